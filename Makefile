@@ -1,0 +1,73 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+WORKERS ?= 2
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+.PHONY: install
+install: $(STAMP) ## Create .venv and install Nebis with all that its tests need
+
+$(BIN)/python:
+	@chosen=""; \
+	for candidate in $(PYTHON) python3.11 python3 python3.14 python3.13 python3.12; do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then chosen="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then \
+	    echo "Nebis needs Python 3.11 or newer, and found $$(python3 --version 2>&1 || true)." >&2; \
+	    echo "Install one (Debian: apt install python3 python3-venv) or name it: make install PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	if ! "$$chosen" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "$$chosen cannot create virtual environments because its ensurepip module is missing." >&2; \
+	    echo "Install it (Debian: apt install python3-venv), then run make again." >&2; \
+	    exit 1; \
+	fi; \
+	"$$chosen" -m venv .venv
+
+# The stamp is younger than pyproject.toml exactly when the environment matches it.
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+.PHONY: lint
+lint: install ## Check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+.PHONY: fmt
+fmt: install ## Fix style and formatting in place
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: types
+types: install ## Check types
+	$(BIN)/mypy
+
+.PHONY: imports
+imports: install ## Check that imports point down the layers
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: test
+test: lint types imports ## Run every check, then the tests on real servers
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS)
+
+.PHONY: coverage
+coverage: install ## Run the tests and report which branches they missed
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov --cov-report=term
+
+.PHONY: demo
+demo: install ## Run one protected endpoint
+	$(BIN)/python -m nebis.demo
+
+.PHONY: clean
+clean: ## Remove the environment and all that was generated
+	rm -rf .venv dist build htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

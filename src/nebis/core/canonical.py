@@ -1,0 +1,159 @@
+"""One sequence of bytes per meaning: the form of a plain tree that a fingerprint is taken of.
+
+The form is version 1 and frozen: stored fingerprints depend on every byte of it. A change must arrive as a new form
+that a `FingerprintRule` asks for by name, beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from uuid import UUID
+
+from nebis.errors import BodyRefused, MisuseError
+
+DEEPEST_TREE = 80  # A JSON body of 64 levels, wrapped in objects of the command's own; safe from RecursionError (F100).
+LONGEST_INTEGER_BITS = (
+    4096  # Turning a longer one into digits is slow, and refused by the interpreter from 4,300 digits.
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A named object of a plain tree: fields without those at their default, and what it accepted beyond its fields."""
+
+    name: str
+    fields: Mapping[str, object]
+    extra: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A part of a tree that is in canonical form already."""
+
+    form: bytes
+
+
+def canonical(tree: object) -> bytes:
+    """Encode a plain tree so that equal meaning gives equal bytes, and distinct meaning distinct ones.
+
+    Numbers count by value, whatever their type or spelling; aware times by their instant; an enum member as its value;
+    strings without normalisation. Raise `BodyRefused` for content without one meaning, `MisuseError` for a type
+    without a rule.
+    """
+    chunks: list[bytes] = []
+    _write(chunks, tree, 0)
+    return b"".join(chunks)
+
+
+def _write(chunks: list[bytes], node: object, depth: int) -> None:
+    """Append one self-delimiting encoding, so that a sequence of them cannot be cut in two ways."""
+    if depth > DEEPEST_TREE:
+        raise BodyRefused(f"it is nested deeper than {DEEPEST_TREE} levels")
+    if isinstance(node, Encoded):
+        chunks.append(node.form)
+    elif isinstance(node, Enum):
+        _write(chunks, node.value, depth + 1)
+    elif isinstance(node, list | tuple):
+        chunks.append(b"[")
+        for item in node:
+            _write(chunks, item, depth + 1)
+        chunks.append(b"]")
+    elif isinstance(node, Mapping):
+        _write_members(chunks, node, depth)
+    elif isinstance(node, AbstractSet):
+        chunks.append(b"<")
+        chunks.extend(sorted(_encoded(item, depth) for item in node))
+        chunks.append(b">")
+    elif isinstance(node, Model):
+        chunks.append(_sized(b"m", _utf8(node.name)))
+        _write_members(chunks, node.fields, depth)
+        _write_members(chunks, node.extra, depth)
+    else:
+        chunks.append(_scalar(node))
+
+
+def _write_members(chunks: list[bytes], members: Mapping[object, object] | Mapping[str, object], depth: int) -> None:
+    chunks.append(b"{")
+    for name, member in sorted((_encoded(name, depth), _encoded(member, depth)) for name, member in members.items()):
+        chunks.append(name)
+        chunks.append(member)
+    chunks.append(b"}")
+
+
+def _encoded(node: object, depth: int) -> bytes:
+    chunks: list[bytes] = []
+    _write(chunks, node, depth + 1)
+    return b"".join(chunks)
+
+
+def _scalar(value: object) -> bytes:
+    if value is None:
+        return b"z"
+    if isinstance(value, bool):  # Before int, which it also is.
+        return b"t" if value else b"f"
+    if isinstance(value, str):
+        return _sized(b"s", _utf8(value))
+    if isinstance(value, int | float | Decimal):
+        return _sized(b"n", _number(value).encode())
+    if isinstance(value, bytes | bytearray):
+        return _sized(b"b", bytes(value))
+    if isinstance(value, UUID):
+        return _sized(b"u", value.bytes)
+    if isinstance(value, datetime):  # Before date, which it also is.
+        return _datetime(value)
+    if isinstance(value, date):
+        return _sized(b"d", value.isoformat().encode())
+    if isinstance(value, time):
+        return _sized(b"c", value.isoformat().encode())
+    if isinstance(value, timedelta):
+        return _sized(b"p", str(value // _MICROSECOND).encode())
+    raise MisuseError(
+        f"A value of type {type(value).__qualname__!r} has no canonical form; "
+        "convert it to a plain type, or exclude its field from the fingerprint."
+    )
+
+
+def _sized(tag: bytes, payload: bytes) -> bytes:
+    return b"%b%d:%b" % (tag, len(payload), payload)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BodyRefused("a string has half of a surrogate pair") from None
+
+
+def _number(value: float | Decimal) -> str:
+    """Spell a number by its value: `digits e exponent` without trailing zeros, and one zero."""
+    if isinstance(value, int):
+        if value.bit_length() > LONGEST_INTEGER_BITS:
+            raise BodyRefused(f"an integer has more than {LONGEST_INTEGER_BITS} bits")
+        value = Decimal(int(value))
+    elif isinstance(value, float):
+        # The shortest spelling that reads back as this float is what a person meant by it: 0.1 is Decimal("0.1").
+        value = Decimal(float.__repr__(value))
+    if not value.is_finite():
+        raise BodyRefused("NaN and Infinity are not numbers that can be compared")
+    # Not `normalize()`: it rounds to the caller's context, which would make two large amounts equal.
+    sign, digits, exponent = value.as_tuple()
+    written = "".join(map(str, digits)).lstrip("0")
+    significant = written.rstrip("0")
+    if not significant:
+        return "0"
+    return f"{'-' if sign else ''}{significant}e{int(exponent) + len(written) - len(significant)}"
+
+
+def _datetime(value: datetime) -> bytes:
+    if value.utcoffset() is None:
+        return _sized(b"l", value.replace(tzinfo=None, fold=0).isoformat().encode())
+    # A difference, not `astimezone`, which overflows at both ends of the calendar.
+    return _sized(b"i", str((value - _EPOCH) // _MICROSECOND).encode())

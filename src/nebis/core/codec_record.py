@@ -1,0 +1,137 @@
+"""Classes with named fields, stored as JSON objects."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nebis.core.codec_shape import Misfit, Shape, not_a, type_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One named part of a record."""
+
+    name: str
+    shape: Shape
+    may_be_absent: bool = False
+    default: Callable[[], object] | None = None  # For a record that was stored before the field existed (F118).
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Record:
+    """A class with named fields; they are filled in after construction, because a class may refer to itself."""
+
+    cls: type[Any]
+    is_hashable: bool
+    fields: Sequence[Field] = ()
+
+    @property
+    def name(self) -> str:
+        return type_name(self.cls)
+
+    @property
+    def types(self) -> frozenset[type]:
+        return frozenset({self.cls})
+
+    @abstractmethod
+    def read(self, value: Any) -> Mapping[str, Any]:
+        """Return the fields that are set, or raise `Misfit` when something else would be lost."""
+
+    @abstractmethod
+    def build(self, values: dict[str, Any]) -> Any:
+        """Make the value again from its fields."""
+
+    def plain(self, value: Any) -> Any:
+        values = self.read(value)
+        raw: dict[str, Any] = {}
+        for field in self.fields:
+            if field.name in values:
+                raw[field.name] = _in_field(field, field.shape.plain, values[field.name])
+            elif not field.may_be_absent:
+                raise Misfit("not set", f".{field.name}")
+        return raw
+
+    def restore(self, raw: Any) -> Any:
+        if type(raw) is not dict:
+            raise not_a(f"the stored form of {self.name}", raw)
+        # Ignoring it would let an old process run a command without a part that a newer one wrote.
+        if raw.keys() - {field.name for field in self.fields}:
+            raise Misfit(f"holds a field that this version of {self.name} does not have; deploy the one that wrote it")
+        values: dict[str, Any] = {}
+        for field in self.fields:
+            if field.name in raw:
+                values[field.name] = _in_field(field, field.shape.restore, raw[field.name])
+            elif field.default is not None:
+                values[field.name] = field.default()
+            elif not field.may_be_absent:
+                raise Misfit("missing, and without a default", f".{field.name}")
+        return self.build(values)
+
+
+def _in_field(field: Field, convert: Callable[[Any], Any], item: Any) -> Any:
+    try:
+        return convert(item)
+    except Misfit as misfit:
+        raise misfit.inside(f".{field.name}") from None
+
+
+class DataclassRecord(Record):
+    """A dataclass; restored field by field, without `__init__` and `__post_init__`."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> Mapping[str, Any]:
+        if type(value) is not self.cls:
+            raise not_a(self.name, value)
+        values = {field.name: getattr(value, field.name) for field in self.fields if hasattr(value, field.name)}
+        for name in getattr(value, "__dict__", {}).keys() - values.keys():
+            if not isinstance(inspect.getattr_static(self.cls, name, None), functools.cached_property):
+                raise Misfit(
+                    "an attribute that is no field would be lost; declare it with field(init=False)", f".{name}"
+                )
+        return values
+
+    def build(self, values: dict[str, Any]) -> Any:
+        value = object.__new__(self.cls)
+        for name, item in values.items():
+            object.__setattr__(value, name, item)
+        return value
+
+
+class NamedTupleRecord(Record):
+    """A `NamedTuple`."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> Mapping[str, Any]:
+        if type(value) is not self.cls:
+            raise not_a(self.name, value)
+        return {field.name: item for field, item in zip(self.fields, value, strict=True)}
+
+    def build(self, values: dict[str, Any]) -> Any:
+        return tuple.__new__(self.cls, values.values())
+
+
+class TypedDictRecord(Record):
+    """A `TypedDict`: a plain dict whose keys are known."""
+
+    __slots__ = ()
+
+    @property
+    def types(self) -> frozenset[type]:
+        return frozenset({dict})
+
+    def read(self, value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise not_a(self.name, value)
+        if value.keys() - {field.name for field in self.fields}:
+            raise Misfit(f"holds a key that {self.name} does not declare")
+        return value
+
+    def build(self, values: dict[str, Any]) -> Any:
+        return values

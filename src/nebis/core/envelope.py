@@ -1,0 +1,102 @@
+"""The envelope around every stored body: a version, flags, a checksum and the payload.
+
+    byte 0        version
+    byte 1        flags; bit 0 says that the payload is zlib compressed
+    bytes 2-9     blake2b over version, flags and payload
+    bytes 10-     payload
+
+The checksum finds bit rot and truncation (F011). It is no defence against somebody who may write to the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from nebis.errors import RecordCorrupt
+
+_VERSION_1: Final = 1
+_COMPRESSED: Final = 0b0000_0001
+
+_HEADER_BYTES: Final = 2
+_CHECKSUM_BYTES: Final = 8  # A damaged body passes once in 2^64; sixteen bytes would buy nothing for 8 more per record.
+_PAYLOAD_START: Final = _HEADER_BYTES + _CHECKSUM_BYTES
+
+_COMPRESSION_FLOOR_BYTES: Final = 512  # Below it zlib saves less than the read costs, and often saves nothing.
+_WORTHWHILE_PERCENT: Final = 90  # A saving under a tenth does not pay for inflating the body on every replay.
+
+
+def seal(body: bytes, *, compress: bool = True) -> bytes:
+    """Wrap a body so that damage to any bit of it is found; compress it when that pays.
+
+    Pass `compress=False` for a body that mixes a secret with text chosen by its caller: its stored length would
+    otherwise tell something about the secret (SEC18).
+    """
+    payload = _compressed_when_it_pays(body) if compress else None
+    header = bytes((_VERSION_1, 0 if payload is None else _COMPRESSED))
+    payload = body if payload is None else payload
+    return header + _checksum(header, payload) + payload
+
+
+def unseal(envelope: bytes, *, limit_bytes: int) -> bytes:
+    """Return the sealed body, or raise `RecordCorrupt`; never hold more than `limit_bytes` of body (SEC17).
+
+    Every version that was ever released stays readable (F118).
+    """
+    if limit_bytes < 0:
+        raise ValueError("limit_bytes is negative; pass the largest body that may be read.")
+    if len(envelope) < _HEADER_BYTES:
+        raise RecordCorrupt("its envelope is truncated")
+    reader = _READERS.get(envelope[0])
+    if reader is None:
+        raise RecordCorrupt(f"its envelope has version {envelope[0]}, which this release cannot read")
+    return reader(envelope, limit_bytes)
+
+
+def _compressed_when_it_pays(body: bytes) -> bytes | None:
+    if len(body) <= _COMPRESSION_FLOOR_BYTES:
+        return None
+    packed = zlib.compress(body)
+    return packed if len(packed) * 100 <= len(body) * _WORTHWHILE_PERCENT else None
+
+
+def _checksum(header: bytes, payload: bytes) -> bytes:
+    digest = hashlib.blake2b(header, digest_size=_CHECKSUM_BYTES, person=b"nebis-envelope")
+    digest.update(payload)
+    return digest.digest()
+
+
+def _read_version_1(envelope: bytes, limit_bytes: int) -> bytes:
+    if len(envelope) < _PAYLOAD_START:
+        raise RecordCorrupt("its envelope is truncated")
+    header, payload = envelope[:_HEADER_BYTES], envelope[_PAYLOAD_START:]
+    if _checksum(header, payload) != envelope[_HEADER_BYTES:_PAYLOAD_START]:
+        raise RecordCorrupt("its checksum does not match")
+    flags = header[1]
+    if flags & ~_COMPRESSED:
+        raise RecordCorrupt(f"its envelope has unknown flags {flags:#04x}")
+    if flags & _COMPRESSED:
+        return _inflated(payload, limit_bytes)
+    if len(payload) > limit_bytes:
+        raise RecordCorrupt(f"its body is larger than {limit_bytes} bytes")
+    return payload
+
+
+def _inflated(payload: bytes, limit_bytes: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        # One byte more than allowed is enough to know; zlib stops there, whatever the payload would unfold to.
+        body = inflater.decompress(payload, limit_bytes + 1)
+    except zlib.error:
+        raise RecordCorrupt("its body does not decompress") from None
+    if len(body) > limit_bytes:
+        raise RecordCorrupt(f"its body is larger than {limit_bytes} bytes")
+    if not inflater.eof or inflater.unused_data:
+        raise RecordCorrupt("its compressed body does not end where it should")
+    return body
+
+
+# A released reader is never removed or changed: records outlive the code that wrote them (F118).
+_READERS: Final[Mapping[int, Callable[[bytes, int], bytes]]] = {_VERSION_1: _read_version_1}

@@ -1,0 +1,187 @@
+"""The versioned digest of a command: how a retry is told from a different request under the same key."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NewType, TypeAlias
+
+from nebis.core.canonical import canonical
+from nebis.core.plain import Fields, plain
+from nebis.core.secret import Purpose, Secret, framed, text_bytes
+from nebis.errors import SchemaMismatch
+
+Fingerprint = NewType("Fingerprint", bytes)
+"""32 bytes, keyed: a stolen table does not let anybody guess small commands (SEC08)."""
+
+Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
+
+# Credentials are renewed between retries, and the key is what the fingerprint is compared under.
+NEVER_COUNTED: Final = frozenset({"authorization", "proxy-authorization", "idempotency-key", "x-idempotency-key"})
+_LARGEST_VERSION = 32767  # The column is a smallint in every store.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FingerprintRule:
+    """What counts when two requests under one key are compared.
+
+    A rule in use is never edited: records carry its version. Give the changed rule a new version and keep the old one
+    for as long as records are kept (F104).
+    """
+
+    version: int = 1
+    include: tuple[str, ...] | None = None  # None is everything: a forgotten field is then a 422, not a wrong replay.
+    exclude: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()  # None by default: proxies add and rewrite them between two honest retries.
+    query: tuple[str, ...] | Literal["all"] = "all"  # All by default: `?amount=2` must not get what `?amount=1` got.
+    is_query_sorted: bool = False  # Off by default: only the application knows whether the order of names has meaning.
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.version <= _LARGEST_VERSION:
+            raise ValueError(f"A fingerprint version is between 1 and {_LARGEST_VERSION}.")
+        refused = sorted(name for name in self.headers if name.lower() in NEVER_COUNTED)
+        if refused:
+            raise ValueError(f"These headers never count for a fingerprint: {', '.join(refused)}.")
+        Fields(include=self.include, exclude=self.exclude)
+
+    @property
+    def fields(self) -> Fields:
+        """Give the fields of the command that count."""
+        return Fields(include=self.include, exclude=self.exclude)
+
+
+def fingerprint(
+    secret: Secret,
+    rule: FingerprintRule,
+    *,
+    operation: str,
+    command: object,
+    headers: Pairs = (),
+    query: Pairs = (),
+    api_version: str = "",
+) -> Fingerprint:
+    """Digest what a request asks for, under one rule.
+
+    `command` is a model, a plain tree (a JSON body as `strictjson.parse` read it), or the raw bytes of a body that is
+    not JSON, which count whole. The operation always counts, so that in a scope wider than one operation a key used
+    for two of them is a reused key.
+    """
+    return Fingerprint(
+        secret.sign(
+            Purpose.FINGERPRINT,
+            b"nebis/fingerprint/1",
+            rule.version.to_bytes(2, "big"),
+            text_bytes(operation),
+            text_bytes(api_version),
+            _command_part(command, rule),
+            _headers_part(headers, rule),
+            _query_part(query, rule),
+        )
+    )
+
+
+def matches(one: Fingerprint, other: Fingerprint) -> bool:
+    """Compare two fingerprints of one version in constant time (SEC08)."""
+    return hmac.compare_digest(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintVersions:
+    """The rules of one operation: the newest writes, the older ones still read their own records (F3, F104)."""
+
+    newest: FingerprintRule = field(default_factory=FingerprintRule)
+    older: tuple[FingerprintRule, ...] = ()
+
+    def __post_init__(self) -> None:
+        versions = [rule.version for rule in self.rules]
+        if len(set(versions)) != len(versions):
+            raise ValueError("Two fingerprint rules have the same version; a record could not tell them apart.")
+        if self.newest.version != max(versions):
+            raise ValueError("The newest fingerprint rule needs the highest version.")
+
+    @property
+    def rules(self) -> tuple[FingerprintRule, ...]:
+        """Give all rules, newest first."""
+        return (self.newest, *self.older)
+
+    def rule(self, version: int) -> FingerprintRule:
+        """Give the rule that a record was made with; an unknown one is `SchemaMismatch`, never a guess."""
+        for rule in self.rules:
+            if rule.version == version:
+                return rule
+        raise SchemaMismatch(
+            f"a record has fingerprint version {version}, which this process lacks; deploy the rule of that version"
+        )
+
+    def fingerprints(
+        self,
+        secret: Secret,
+        *,
+        operation: str,
+        command: object,
+        headers: Pairs = (),
+        query: Pairs = (),
+        api_version: str = "",
+    ) -> tuple[tuple[int, Fingerprint], ...]:
+        """Give the request's fingerprint under every rule, newest first, for a claim to compare with any record.
+
+        A record that was found under an older secret was also fingerprinted under it: pass that secret.
+        """
+        headers, query = _listed(headers), _listed(query)
+        return tuple(
+            (
+                rule.version,
+                fingerprint(
+                    secret,
+                    rule,
+                    operation=operation,
+                    command=command,
+                    headers=headers,
+                    query=query,
+                    api_version=api_version,
+                ),
+            )
+            for rule in self.rules
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FingerprintRegistry:
+    """The rules of every operation: its own, or the ones that all others share."""
+
+    shared: FingerprintVersions = field(default_factory=FingerprintVersions)
+    operations: Mapping[str, FingerprintVersions] = field(default_factory=dict)
+
+    def of(self, operation: str) -> FingerprintVersions:
+        """Give the rules of one operation."""
+        return self.operations.get(operation, self.shared)
+
+
+def _command_part(command: object, rule: FingerprintRule) -> bytes:
+    if isinstance(command, bytes | bytearray | memoryview):
+        return framed(b"raw", bytes(command))
+    return framed(b"tree", canonical(plain(command, fields=rule.fields)))
+
+
+def _headers_part(headers: Pairs, rule: FingerprintRule) -> bytes:
+    values: dict[str, list[str]] = {name.lower(): [] for name in rule.headers}
+    for name, value in _listed(headers):
+        if name.lower() in values:
+            values[name.lower()].append(value.strip(" \t"))
+    # Several lines of one header mean the same as one line with commas; an absent header is not an empty one.
+    return framed(
+        *(framed(text_bytes(name), text_bytes(", ".join(lines))) for name, lines in sorted(values.items()) if lines)
+    )
+
+
+def _query_part(query: Pairs, rule: FingerprintRule) -> bytes:
+    pairs = [pair for pair in _listed(query) if rule.query == "all" or pair[0] in rule.query]
+    if rule.is_query_sorted:
+        # By name alone: the order of the values of one name is the order of a list.
+        pairs.sort(key=lambda pair: pair[0])
+    return framed(*(framed(text_bytes(name), text_bytes(value)) for name, value in pairs))
+
+
+def _listed(pairs: Pairs) -> list[tuple[str, str]]:
+    return list(pairs.items() if isinstance(pairs, Mapping) else pairs)

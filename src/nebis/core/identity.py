@@ -1,0 +1,64 @@
+"""What the store looks up: a keyed hash of (tenant, scope, key)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType, assert_never
+
+from nebis.core.keygrammar import Key
+from nebis.core.secret import Keyring, Purpose, Secret, text_bytes
+
+Identity = NewType("Identity", bytes)
+"""32 bytes; without the secret neither the tenant nor the key can be guessed from them (SEC01)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerOperation:
+    """A key stands for one request to one operation (the default): two operations, two runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerResourceType:
+    """A key stands for one request to any operation on a type of resource: a second operation is a reused key."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("A scope per resource type needs the name of that type.")
+
+
+@dataclass(frozen=True, slots=True)
+class PerAccount:
+    """A key stands for one request of a tenant, whatever it asks for: a second operation is a reused key."""
+
+
+Scope = PerOperation | PerResourceType | PerAccount
+"""What a key is unique within. The operation is part of every fingerprint, so the wider two answer 422."""
+
+
+def scope_name(scope: Scope, *, operation: str) -> str:
+    """Name the scope of one operation, so that no operation can be mistaken for a resource type."""
+    match scope:
+        case PerOperation():
+            return f"operation/{operation}"
+        case PerResourceType(name):
+            return f"resource-type/{name}"
+        case PerAccount():
+            return "account"
+        case _:
+            assert_never(scope)
+
+
+def identity(secret: Secret, *, tenant: str, scope: str, key: Key) -> Identity:
+    """Identify a key within its tenant and scope (I12); an empty tenant is refused, as it would be everybody's."""
+    if not tenant:
+        raise ValueError("The tenant is empty; take it from verified authentication, or name one for all callers.")
+    return Identity(
+        secret.sign(Purpose.IDENTITY, b"nebis/identity/1", text_bytes(tenant), text_bytes(scope), text_bytes(key))
+    )
+
+
+def identities(keyring: Keyring, *, tenant: str, scope: str, key: Key) -> tuple[Identity, ...]:
+    """Give the identity under every secret, newest first: a record of an old secret must still be found (F116)."""
+    return tuple(identity(secret, tenant=tenant, scope=scope, key=key) for secret in keyring)

@@ -1,0 +1,143 @@
+"""The root secret, the keys derived from it, and the list of secrets that a rotation needs."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NoReturn
+
+from nebis.errors import ConfigError
+
+SHORTEST_SECRET_BYTES = 16  # 128 bits: below that, a stolen table could be searched for the secret itself.
+
+
+class Purpose(StrEnum):
+    """What a derived key is for. The labels are stored in effect: renaming one forgets every record."""
+
+    IDENTITY = "identity"
+    FINGERPRINT = "fingerprint"
+    EFFECT = "effect"
+    TOKEN = "token"  # noqa: S105  A label, not a password.
+    CHECK = "check"
+
+
+def framed(*parts: bytes) -> bytes:
+    """Join parts so that no two different sequences give the same bytes (F101)."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def text_bytes(text: str) -> bytes:
+    """Encode any string, lone surrogates included, so that different strings stay different."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+class Secret:
+    """A root secret that never shows itself: not in `repr`, logs, tracebacks, pickles or comparisons (SEC26)."""
+
+    __slots__ = ("__derived",)
+
+    def __init__(self, material: bytes) -> None:
+        if len(material) < SHORTEST_SECRET_BYTES:
+            raise ValueError(f"A secret needs at least {SHORTEST_SECRET_BYTES} bytes; this one has {len(material)}.")
+        # Only derived keys are kept: one purpose's key tells nothing about another's, nor about the root.
+        self.__derived = {
+            purpose: hmac.digest(material, framed(b"nebis/derive/1", purpose.value.encode()), "sha256")
+            for purpose in Purpose
+        }
+
+    def derive(self, purpose: Purpose) -> bytes:
+        """Give the 32-byte key of one purpose."""
+        return self.__derived[purpose]
+
+    def sign(self, purpose: Purpose, *parts: bytes) -> bytes:
+        """Give the 32-byte HMAC-SHA-256 of the framed parts under the key of one purpose."""
+        return hmac.digest(self.__derived[purpose], framed(*parts), "sha256")
+
+    def check_value(self) -> bytes:
+        """Give the 32 public bytes by which a store recognises this secret without holding it."""
+        return self.sign(Purpose.CHECK, b"nebis/check/1")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self.check_value(), other.check_value())
+
+    def __hash__(self) -> int:
+        return hash(self.check_value())
+
+    def __repr__(self) -> str:
+        return "Secret(hidden)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A Secret is never pickled or copied; hand over the place that it is read from instead.")
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The secrets in use, newest first: the first one writes, all of them look up (F116)."""
+
+    secrets: tuple[Secret, ...]
+
+    def __post_init__(self) -> None:
+        if not self.secrets:
+            raise ConfigError(["The list of secrets is empty; give at least one."])
+        if len(set(self.secrets)) != len(self.secrets):
+            raise ConfigError(["The same secret is listed twice; list each one once, newest first."])
+
+    @classmethod
+    def of(cls, *materials: bytes) -> Keyring:
+        """Make a keyring from raw bytes, newest first, or report every unusable one at once."""
+        return cls(tuple(_checked(enumerate(materials, start=1))))
+
+    @classmethod
+    def parse(cls, text: str) -> Keyring:
+        """Read `new,old,...`, each as hex, base64 or plain text, or report every unusable one at once.
+
+        The spelling is recognised in that order, and the order is for ever: another one would read another secret.
+        """
+        return cls.of(*(_material(part.strip()) for part in text.split(",")))
+
+    @property
+    def newest(self) -> Secret:
+        """Give the secret under which new records are written."""
+        return self.secrets[0]
+
+    def __iter__(self) -> Iterator[Secret]:
+        return iter(self.secrets)
+
+
+def _checked(materials: Iterable[tuple[int, bytes]]) -> list[Secret]:
+    secrets: list[Secret] = []
+    faults: list[str] = []
+    for position, material in materials:
+        try:
+            secrets.append(Secret(material))
+        except ValueError as error:
+            faults.append(
+                f"Secret number {position} is unusable. {error} "
+                "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
+            )
+    if faults:
+        raise ConfigError(faults)
+    return secrets
+
+
+def _material(text: str) -> bytes:
+    """Read one secret; what decodes to too few bytes is taken as the plain text that it also is."""
+    for decode in (bytes.fromhex, _from_base64):
+        try:
+            material = decode(text)
+        except ValueError:
+            continue
+        if len(material) >= SHORTEST_SECRET_BYTES:
+            return material
+    return text_bytes(text)
+
+
+def _from_base64(text: str) -> bytes:
+    # Both alphabets, padded or not: `openssl rand -base64` and `secrets.token_urlsafe` differ in exactly this.
+    standard = text.rstrip("=").replace("-", "+").replace("_", "/")
+    return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)

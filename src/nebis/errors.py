@@ -1,0 +1,306 @@
+"""Every error of Nebis, sorted by what its reader must do next.
+
+NebisError
+├── RequestError            change the request
+│   ├── KeyMissing          400
+│   ├── KeyMalformed        400
+│   ├── BodyRefused         400
+│   ├── BodyTooLarge        413
+│   ├── KeyReused           422
+│   └── KeyExpired          410
+├── NotYet                  try again later, with the same key
+│   ├── InFlight            409
+│   ├── StoreUnavailable    503
+│   ├── NotConfirmed        503
+│   └── Overloaded          503
+├── ClaimLost               stop now, you no longer own it
+├── InDoubt                 do not retry blindly, reconcile
+│   ├── EffectInDoubt
+│   └── WriteInDoubt
+├── Final                   the answer of this key, for good
+│   ├── Rejected            the operation said no, and says so again on every replay
+│   ├── OutcomeUnknown      nobody could prove the outcome in time
+│   └── ResultUnstorable    the work was done, its result could not be kept
+├── Retryable               raised by a handler: nothing happened, run me again
+├── MisuseError             fix the calling code
+├── StoreError              page someone
+│   ├── SchemaMismatch
+│   └── RecordCorrupt
+└── ConfigError             fix the deployment; lists every fault at once
+
+`Rejected`, `Retryable` and `InDoubt` are also the signals that a handler raises to say what happened.
+`tests/test_errors.py` compares this drawing with the classes and snapshots every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class NebisError(Exception):
+    """The root of everything that Nebis raises on purpose."""
+
+    code: str = "nebis-error"
+
+
+class RequestError(NebisError):
+    """A request that can never succeed as it is."""
+
+    code = "request-error"
+
+
+class KeyMissing(RequestError):
+    """A protected operation that was called without a key."""
+
+    code = "key-missing"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(f"{operation!r} needs an idempotency key; send one that is new for each logical request.")
+
+
+class KeyMalformed(RequestError):
+    """A key outside the grammar."""
+
+    code = "key-malformed"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"The idempotency key is malformed: {detail}. Send 1 to 255 visible ASCII characters.")
+
+
+class BodyRefused(RequestError):
+    """A command that has no unambiguous canonical form."""
+
+    code = "body-refused"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"The request body is refused: {detail}. Correct it and send it again.")
+
+
+class BodyTooLarge(RequestError):
+    """A command above the size limit."""
+
+    code = "body-too-large"
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        super().__init__(f"The request body is larger than {limit_bytes} bytes; send a smaller one.")
+
+
+class KeyReused(RequestError):
+    """A key that already stands for another command."""
+
+    code = "key-reused"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(
+            f"This key was used before with a different command for {operation!r}; "
+            "nothing was run. Send the original command, or a new key for a new request."
+        )
+
+
+class KeyExpired(RequestError):
+    """A key whose answer is no longer kept, under a policy that refuses to run again."""
+
+    code = "key-expired"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(
+            f"The answer for this key of {operation!r} is no longer kept and the operation does not run again; "
+            "look the result up, or send a new key for a new request."
+        )
+
+
+class NotYet(NebisError):
+    """An answer that is not there yet; the same request with the same key will find it."""
+
+    code = "not-yet"
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
+
+
+class InFlight(NotYet):
+    """Another attempt that is running this key right now."""
+
+    code = "in-flight"
+
+    def __init__(self, operation: str, *, operation_id: str, retry_after_seconds: float) -> None:
+        self.operation = operation
+        self.operation_id = operation_id
+        super().__init__(
+            f"{operation!r} is running for this key; try again with the same key in {retry_after_seconds:.1f} s.",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class StoreUnavailable(NotYet):
+    """A store that could not be reached, so that nothing was started."""
+
+    code = "store-unavailable"
+
+    def __init__(self, detail: str, *, retry_after_seconds: float = 1.0) -> None:
+        self.detail = detail
+        super().__init__(
+            f"The store is unavailable ({detail}); nothing was run. Try again with the same key.",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class NotConfirmed(NotYet):
+    """A write whose fate could not be learnt in time."""
+
+    code = "not-confirmed"
+
+    def __init__(self, detail: str, *, retry_after_seconds: float = 1.0) -> None:
+        self.detail = detail
+        super().__init__(
+            f"The store did not confirm ({detail}); the work may be done. Ask again with the same key.",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class Overloaded(NotYet):
+    """A process that already has as many callers waiting as it may hold."""
+
+    code = "overloaded"
+
+    def __init__(self, detail: str, *, retry_after_seconds: float = 1.0) -> None:
+        self.detail = detail
+        super().__init__(
+            f"Too much is waiting already ({detail}); nothing was run. Try again with the same key.",
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class ClaimLost(NebisError):
+    """An attempt that no longer owns its record: whatever it writes is refused."""
+
+    code = "claim-lost"
+
+    def __init__(self, operation: str, reason: str) -> None:
+        self.operation = operation
+        self.reason = reason
+        super().__init__(f"This attempt of {operation!r} no longer owns its record ({reason}); stop, another one does.")
+
+
+class InDoubt(NebisError):
+    """An outcome that nobody can prove yet. A handler raises it to say so itself."""
+
+    code = "outcome-unknown"
+
+    def __init__(self, reason: str, *, operation_id: str | None = None, retry_after_seconds: float = 60.0) -> None:
+        self.reason = reason
+        self.operation_id = operation_id
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(
+            f"The outcome is in doubt ({reason}) and is being reconciled; "
+            "ask again with the same key, never with a new one."
+        )
+
+
+class EffectInDoubt(InDoubt):
+    """An effect that may or may not have happened outside."""
+
+
+class WriteInDoubt(InDoubt):
+    """A commit of the handler's own that may or may not have happened."""
+
+
+class Final(NebisError):
+    """The one answer of a key, told to every caller alike."""
+
+    code = "final"
+
+
+class Rejected(Final):
+    """A definite refusal by the operation itself; stored, and raised again by every replay."""
+
+    code = "rejected"
+
+    def __init__(self, reason: str, *, detail: str = "") -> None:
+        self.reason = reason
+        self.detail = detail
+        super().__init__(f"Rejected: {reason}{f' ({detail})' if detail else ''}.")
+
+
+class OutcomeUnknown(Final):
+    """A record that left doubt by its deadline, without proof."""
+
+    code = "outcome-unknown-final"
+
+    def __init__(self, operation: str, operation_id: str) -> None:
+        self.operation = operation
+        self.operation_id = operation_id
+        super().__init__(
+            f"The outcome of {operation!r} ({operation_id}) was never proved and is closed as unknown; "
+            "compare with the downstream's own books."
+        )
+
+
+class ResultUnstorable(Final):
+    """Work that was done, with a result that could not be kept."""
+
+    code = "response-unstorable"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"The work was done but its result could not be stored: {detail}. It is never run again.")
+
+
+class Retryable(NebisError):
+    """A handler's word that nothing happened and that another attempt may run."""
+
+    code = "retryable"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"Nothing happened ({reason}); try again with the same key.")
+
+
+class MisuseError(NebisError):
+    """A call that the code around it should never make."""
+
+    code = "misuse"
+
+
+class StoreError(NebisError):
+    """A store that answers what it never may: a person has to look."""
+
+    code = "store-error"
+
+
+class SchemaMismatch(StoreError):
+    """Tables that are not what this version of the code needs."""
+
+    code = "schema-mismatch"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"The schema does not fit this version of nebis: {detail}.")
+
+
+class RecordCorrupt(StoreError):
+    """Stored bytes that fail their own check; the operation is never run again because of it."""
+
+    code = "record-corrupt"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"A stored record is corrupt: {detail}. Nothing was run; restore it or resolve it by hand.")
+
+
+class ConfigError(NebisError):
+    """Faults of a deployment, all of them at once."""
+
+    code = "config-error"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        lines = "\n".join(f"  - {fault}" for fault in self.faults)
+        super().__init__(f"Fix the configuration:\n{lines}")

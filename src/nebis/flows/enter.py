@@ -1,0 +1,57 @@
+"""Come to own a record, or learn what became of it; waits for a running twin where the policy says so."""
+
+from __future__ import annotations
+
+from nebis.core.answers import ClaimAnswer, Granted, Locked, Running
+from nebis.core.verbs import Claim
+from nebis.flow import Flow
+from nebis.flows.persist import as_refusal, send_claim
+from nebis.flows.request import Request
+from nebis.ports.asks import AwaitChange, Draw, Elapsed, Find
+from nebis.ports.store import StoreFailure
+
+FIRST_POLL_SECONDS = 0.05
+LONGEST_POLL_SECONDS = 0.5
+
+
+def enter(request: Request) -> Flow[ClaimAnswer | Locked]:
+    """Claim; while a twin runs and the policy allows, wait for it to end and claim again.
+
+    A wake-up is only a hint: polling with a deadline is the truth (F026).
+    """
+    drawn = yield from Draw()
+    claim = request.claim(drawn.record_id, drawn.nonce)
+    deadline: float | None = None
+    poll_seconds = FIRST_POLL_SECONDS
+    while True:
+        answer = yield from _claim_once(claim, request)
+        if not isinstance(answer, Running | Locked) or not claim.will_wait:
+            return answer
+        now = yield from Elapsed()
+        deadline = now + request.longest_wait_seconds if deadline is None else deadline
+        if now >= deadline:
+            return answer
+        wait_seconds = min(poll_seconds, deadline - now)
+        admitted = yield from AwaitChange(claim.identity, wait_seconds, request.policy.waiters_limit)
+        if not admitted:
+            return answer
+        poll_seconds = min(2 * poll_seconds, LONGEST_POLL_SECONDS)
+
+
+def _claim_once(claim: Claim, request: Request) -> Flow[ClaimAnswer | Locked]:
+    try:
+        answer = yield from send_claim(claim, request.policy.confirm.total_seconds())
+    except StoreFailure as failure:
+        raise as_refusal(failure) from failure
+    if isinstance(answer, Locked):
+        return (yield from _behind_a_lock(claim))
+    assert not isinstance(answer, Granted) or answer.record.nonce == claim.nonce  # I6: granted to us and nobody else.
+    return answer
+
+
+def _behind_a_lock(claim: Claim) -> Flow[ClaimAnswer | Locked]:
+    """Answer for a row that somebody's open transaction holds: its owner is at work inside it, so it is in flight."""
+    record = yield from Find(claim.identity)
+    if record is None:
+        return Locked()
+    return Running(record=record, lease_left_us=0)

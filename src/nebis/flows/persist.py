@@ -1,0 +1,100 @@
+"""Send one verb until the store gave a definite answer, or the budget for asking is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nebis.core.answers import (
+    Answer,
+    ClaimAnswer,
+    Doubtful,
+    Gone,
+    Granted,
+    Intended,
+    Kept,
+    Locked,
+    Refused,
+    Replay,
+    Reused,
+    Running,
+    Unreadable,
+)
+from nebis.core.verbs import Claim, OwnerVerb, Verb
+from nebis.errors import NotConfirmed, StoreUnavailable
+from nebis.flow import Flow
+from nebis.ports.asks import Apply, Elapsed, KeepTrying, Pause
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
+
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 0.5
+LOCKED_CLAIM_SECONDS = 0.2
+"""How long a claim asks again while somebody's open transaction holds the row, before it counts as in flight."""
+
+
+def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked]:
+    """Claim, and repeat the very same claim while its fate is unknown: the store recognises its nonce.
+
+    A definite failure ends it at once: nothing was claimed, so nobody has to be kept waiting.
+    """
+    answer = yield from _send(
+        claim,
+        failed_seconds=budget_seconds,
+        locked_seconds=min(LOCKED_CLAIM_SECONDS, budget_seconds),
+        gives_up=lambda failure: isinstance(failure, DefiniteFailure),
+    )
+    assert isinstance(answer, Granted | Replay | Running | Reused | Doubtful | Gone | Unreadable | Locked)
+    return answer
+
+
+def send_owned(verb: OwnerVerb, budget_seconds: float) -> Flow[Kept | Intended | Refused]:
+    """Send an owner's write until it is answered. Work was done: only the budget ends the trying, not an error.
+
+    Raises `NotConfirmed` when the budget is spent, and leaves the write with the runtime, which goes on sending it:
+    until it lands nobody may be told anything (I11).
+    """
+    try:
+        answer = yield from _send(
+            verb, failed_seconds=budget_seconds, locked_seconds=budget_seconds, gives_up=lambda _: False
+        )
+    except StoreFailure as failure:
+        yield from KeepTrying(verb)
+        raise NotConfirmed(failure.detail) from failure
+    if isinstance(answer, Locked):
+        yield from KeepTrying(verb)
+        raise NotConfirmed("somebody holds the record in an open transaction")
+    assert isinstance(answer, Kept | Intended | Refused)
+    return answer
+
+
+def _send(
+    verb: Verb, *, failed_seconds: float, locked_seconds: float, gives_up: Callable[[StoreFailure], bool]
+) -> Flow[Answer | Locked]:
+    """Ask, and ask again with the same nonce after anything but an answer; raise or return the last word."""
+    began: float | None = None
+    pause_seconds = FIRST_PAUSE_SECONDS
+    while True:
+        failure: StoreFailure | None = None
+        try:
+            answer = yield from Apply(verb)
+        except StoreFailure as caught:
+            if gives_up(caught):
+                raise
+            failure, answer = caught, Locked()
+        if not isinstance(answer, Locked):
+            return answer
+        now = yield from Elapsed()
+        began = now if began is None else began
+        budget_seconds = locked_seconds if failure is None else failed_seconds
+        if now - began + pause_seconds > budget_seconds:
+            if failure is not None:
+                raise failure
+            return answer
+        yield from Pause(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+
+def as_refusal(failure: StoreFailure) -> StoreUnavailable | NotConfirmed:
+    """Translate a failed claim into what its caller should do next."""
+    if isinstance(failure, IndefiniteFailure):
+        return NotConfirmed(failure.detail)
+    return StoreUnavailable(failure.detail)

@@ -1,0 +1,97 @@
+"""One call of one operation, as a value: everything that the engine needs to know and nothing about how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
+from nebis.core.record import Outcome, Record, RecordId
+from nebis.core.verbs import Claim
+from nebis.errors import InDoubt, Rejected, Retryable
+from nebis.policy import Policy, Wait
+
+
+class Disposition(StrEnum):
+    """What an exception says about what happened."""
+
+    REJECT = "reject"
+    """A definite no: stored, and replayed to every retry."""
+    RETRY = "retry"
+    """Nothing happened, or nothing that another attempt would do twice."""
+    DOUBT = "doubt"
+    """Nobody can tell."""
+    WITHDRAW = "withdraw"
+    """The request should never have been one: validation, authentication, rate limit."""
+    BY_MODE = "by_mode"
+    """Nothing is said; what the operation declared about its effects decides."""
+
+
+def classify(error: Exception) -> Disposition:
+    """Take a handler at its word where it gave one; any other exception says nothing."""
+    if isinstance(error, Rejected):
+        return Disposition.REJECT
+    if isinstance(error, Retryable):
+        return Disposition.RETRY
+    if isinstance(error, InDoubt):
+        return Disposition.DOUBT
+    return Disposition.BY_MODE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A command under a key, and the policy of its operation."""
+
+    claim: Callable[[RecordId, bytes], Claim]
+    """Makes the claim from an attempt's random marks; identity and fingerprint are already in it."""
+    policy: Policy
+    encode: Callable[[object], bytes] = field(repr=False)
+    """Renders a result to its final bytes; raises `ResultUnstorable` for one that cannot be kept."""
+    encode_rejection: Callable[[Exception], bytes] = field(repr=False)
+    classify: Callable[[Exception], Disposition] = classify
+
+    @property
+    def longest_wait_seconds(self) -> float:
+        """Return for how long a twin may wait for the running attempt."""
+        in_flight = self.policy.in_flight
+        return in_flight.longest.total_seconds() if isinstance(in_flight, Wait) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The one outcome of the record, as stored (I4): the first caller gets what a replay would get."""
+
+    record_id: RecordId
+    outcome: Outcome = field(repr=False)
+    is_replay: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """An attempt that ended without an outcome; its handler's exception goes on to the caller."""
+
+    record: Record
+    error: Exception
+    is_in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vanished:
+    """The record is gone, or belongs to another life of the key: nothing can be told to this caller."""
+
+
+Ending: TypeAlias = Finished | Failed | Vanished | Running | Reused | Doubtful | Gone | Unreadable
+"""How a request ends. Values: only façades raise."""
+
+
+def finished(record: Record, *, is_replay: bool) -> Finished:
+    """Return the outcome of a completed record."""
+    assert record.outcome_kind is not None  # I3
+    assert record.outcome is not None  # I3
+    return Finished(
+        record_id=record.record_id,
+        outcome=Outcome(kind=record.outcome_kind, body=record.outcome),
+        is_replay=is_replay,
+    )

@@ -1,0 +1,116 @@
+"""End an attempt: store the outcome, give the key back, or say that nobody can tell."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from nebis.core.answers import Doubtful, Kept, Refusal, Refused, Running
+from nebis.core.record import EffectsMode, Outcome, OutcomeKind, Record, State
+from nebis.core.verbs import Complete, Doubt, Release, Suspend, Withdraw
+from nebis.errors import ResultUnstorable
+from nebis.flow import Flow
+from nebis.flows.persist import send_owned
+from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
+from nebis.ports.asks import Raised, Returned, Tell
+from nebis.ports.observer import Completed, DoubtRaised, Event, OwnershipLost, Released, Suspended, Withdrawn
+
+DOUBT_HANDLER_RAISED = "handler-raised"
+
+
+def settle(request: Request, record: Record, end: Returned[object] | Raised) -> Flow[Ending]:
+    """Turn a handler's end into what is stored and what its caller is told."""
+    if isinstance(end, Returned):
+        return (yield from complete(request, record, _rendered(request, end.value)))
+    error = end.error
+    disposition = request.classify(error)
+    match disposition:
+        case Disposition.REJECT:
+            body = request.encode_rejection(error)
+            return (yield from complete(request, record, Outcome(kind=OutcomeKind.REJECTED, body=body)))
+        case Disposition.WITHDRAW:
+            return (yield from _give_back(request, record, error, Withdraw(ownership=record.ownership)))
+        case Disposition.RETRY:
+            return (yield from _give_back(request, record, error, Release(ownership=record.ownership)))
+        case Disposition.DOUBT:
+            return (yield from _doubt(request, record, error))
+        case Disposition.BY_MODE:
+            if record.mode is EffectsMode.OPAQUE:
+                return (yield from _doubt(request, record, error))
+            return (yield from _give_back(request, record, error, Release(ownership=record.ownership)))
+        case _:
+            assert_never(disposition)
+
+
+def _rendered(request: Request, value: object) -> Outcome:
+    """Render a result once, before anything is stored; one that cannot be kept is a final, honest answer (O6)."""
+    try:
+        return Outcome(kind=OutcomeKind.SUCCEEDED, body=request.encode(value))
+    except ResultUnstorable as error:
+        return Outcome(kind=OutcomeKind.UNSTORABLE, body=request.encode_rejection(error))
+
+
+def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]:
+    """Store the outcome, and answer with it only once the store confirmed it (I11)."""
+    verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
+    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    if isinstance(answer, Refused):
+        return (yield from lost(record, answer))
+    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
+    return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
+
+
+def _give_back(request: Request, record: Record, error: Exception, verb: Release | Withdraw) -> Flow[Ending]:
+    """Give the key back if the record is clean; go on later if it is dirty and can; otherwise it is in doubt."""
+    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    if isinstance(answer, Kept):
+        happened = Released if isinstance(verb, Release) else Withdrawn
+        yield from Tell(happened(operation=record.operation, operation_id=str(record.record_id)))
+        return Failed(record=record, error=error)
+    assert isinstance(answer, Refused)
+    if answer.reason is not Refusal.DIRTY:
+        return (yield from lost(record, answer))
+    suspend = Suspend(ownership=record.ownership)
+    answer = yield from send_owned(suspend, request.policy.confirm.total_seconds())
+    if isinstance(answer, Kept):
+        yield from Tell(Suspended(operation=record.operation, operation_id=str(record.record_id)))
+        return Failed(record=record, error=error)
+    assert isinstance(answer, Refused)
+    if answer.reason is not Refusal.NOT_RESUMABLE:
+        return (yield from lost(record, answer))
+    return (yield from _doubt(request, record, error))
+
+
+def _doubt(request: Request, record: Record, error: Exception) -> Flow[Ending]:
+    reason = getattr(error, "reason", None)
+    verb = Doubt(ownership=record.ownership, reason=reason if isinstance(reason, str) else DOUBT_HANDLER_RAISED)
+    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    if isinstance(answer, Refused):
+        return (yield from lost(record, answer))
+    event: Event = DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=verb.reason)
+    yield from Tell(event)
+    return Failed(record=record, error=error, is_in_doubt=True)
+
+
+def lost(record: Record, refused: Refused) -> Flow[Ending]:
+    """Answer for an owner that was fenced: with the winner's bytes if there are any, never with its own (I11)."""
+    yield from Tell(
+        OwnershipLost(operation=record.operation, operation_id=str(record.record_id), reason=refused.reason)
+    )
+    return seen(record, refused.found)
+
+
+def seen(record: Record, found: Record | None) -> Ending:
+    """Say what a re-read means to the caller of `record`; another life of the key is not its own (F071)."""
+    if found is None or found.record_id != record.record_id:
+        return Vanished()
+    match found.state:
+        case State.COMPLETED:
+            return finished(found, is_replay=True)
+        case State.IN_DOUBT:
+            return Doubtful(record=found)
+        case State.IN_PROGRESS:
+            return Running(record=found, lease_left_us=0)
+        case State.AVAILABLE | State.EXPIRED:
+            return Vanished()
+        case _:
+            assert_never(found.state)

@@ -1,0 +1,106 @@
+"""What engine flows ask of a runtime: verbs on one record, a handler's turn, a pause, a random draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.record import Nonce, Record, RecordId
+from nebis.core.verbs import Verb
+from nebis.flow import Ask
+from nebis.ports.observer import Event
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Apply(Ask[Answer | Locked]):
+    """Apply a verb to its record. The runtime may gather equal verbs of many callers into one commit."""
+
+    verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Find(Ask[Record | None]):
+    """Read a record as it stands."""
+
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The random marks of one attempt."""
+
+    record_id: RecordId
+    nonce: Nonce
+
+
+@dataclass(frozen=True, slots=True)
+class Draw(Ask[Drawn]):
+    """Draw a record id and a nonce that nobody else has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Ask[None]):
+    """Let about that much time pass; the runtime adds jitter so that twins do not come back together."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed(Ask[float]):
+    """Read a clock that only grows, in seconds. It bounds waiting, never safety."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitChange(Ask[bool]):
+    """Wait until somebody says that the record moved, or for at most that long. False: too many wait already."""
+
+    identity: bytes
+    seconds: float
+    waiters_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive(Ask[None]):
+    """Renew this claim from now on, until the flow ends."""
+
+    record: Record
+    lease_us: int
+    renewal_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Returned(Generic[T]):
+    """A handler that returned."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A handler that raised."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandler(Ask["Returned[object] | Raised"]):
+    """Give the handler its turn, as the owner of this record."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTrying(Ask[None]):
+    """Go on sending this write after the caller was answered, for as long as the process lives."""
+
+    verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Tell(Ask[None]):
+    """Tell the observers what happened."""
+
+    event: Event

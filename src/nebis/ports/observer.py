@@ -1,0 +1,111 @@
+"""The observer port: one typed event for each thing that can happen to a request.
+
+An event names the operation and the public id of the record; never the tenant, the key or any body (SEC24, SEC25).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nebis.core.answers import Grant, Refusal
+from nebis.core.record import OutcomeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to one record."""
+
+    operation: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(Event):
+    """An attempt came to own the record."""
+
+    how: Grant
+    attempt: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed(Event):
+    """A request was answered with the stored outcome."""
+
+    kind: OutcomeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInFlight(Event):
+    """A request met a running attempt and was told to come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKeyReused(Event):
+    """A request brought another command under a known key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInDoubt(Event):
+    """A request met a record that nobody may run again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundExpired(Event):
+    """A request came after its answer was dropped and was refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundUnreadable(Event):
+    """A request met a record made with an unknown fingerprint version and was refused."""
+
+    fingerprint_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed(Event):
+    """An attempt stored the outcome."""
+
+    kind: OutcomeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(Event):
+    """An attempt failed before any effect and gave the key back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn(Event):
+    """An attempt forgot its claim: the request should never have been one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended(Event):
+    """An attempt stopped half-way; a successor may go on at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtRaised(Event):
+    """An attempt ended without anybody knowing whether its effect happened. Alert on this one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnershipLost(Event):
+    """An attempt found that another one owns its record, or that the record is settled."""
+
+    reason: Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotConfirmedYet(Event):
+    """The store did not confirm a write in time; the process goes on trying."""
+
+
+Observer: TypeAlias = Callable[[Event], None]
+"""Called in the process, in order, after the store confirmed. What it raises is logged and goes no further."""

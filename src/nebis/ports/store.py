@@ -1,0 +1,213 @@
+"""The store port: a handful of verbs, each atomic, each answering exactly as the state machine does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.record import Record, RecordId, State
+from nebis.core.verbs import Verb
+from nebis.flow import Flow
+
+T = TypeVar("T")
+
+
+class StoreFailure(Exception):
+    """A store call that gave no answer. Never raised as such: it is definite or it is not."""
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(detail)
+
+
+class DefiniteFailure(StoreFailure):
+    """A store call of which it is certain that it changed nothing."""
+
+
+class RowLocked(DefiniteFailure):
+    """A batch that was rolled back because somebody holds a lock that one of its members needs; split it."""
+
+
+class IndefiniteFailure(StoreFailure):
+    """A store call that may have been applied, now or later. Every unclassified error is one of these."""
+
+
+class Tier(StrEnum):
+    """How much of the promise a store can carry."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+    GUARD_ONLY = "guard_only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a store can do, asked by suites and start-up checks instead of its type."""
+
+    name: str
+    tier: Tier
+    survives_restart: bool
+    joins_transactions: bool
+    wakes_other_processes: bool
+    assumptions: tuple[str, ...] = ()
+    """What must hold for the tier, in words that the start-up report prints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """One bounded page of records, in (lease end, identity) order, so that bad rows cannot block what follows."""
+
+    states: tuple[State, ...] = ()
+    tenant: str | None = None
+    operation: str | None = None
+    resource_type: str | None = None
+    resource_id: str | None = None
+    lapsed_only: bool = False
+    created_before: int | None = None
+    after: tuple[int, bytes] | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many records stand where, and how old the oldest unsettled ones are."""
+
+    by_state: dict[State, int]
+    lapsed: int
+    oldest_in_progress_us: int | None
+    oldest_in_doubt_us: int | None
+
+
+class Sweep(StrEnum):
+    """The three ways in which records age."""
+
+    EXPIRE = "expire"
+    PURGE = "purge"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretState:
+    """What the store knows of secrets: one it may hold itself, and check values of all that were used."""
+
+    generated: bytes | None = field(repr=False)
+    check_values: frozenset[bytes] = field(repr=False)
+
+
+class Store(Protocol):
+    """A durable memory of records. Every method is a flow of the store's own asks.
+
+    `now` replaces the store's clock in tests; in production it is None and the store's own clock decides (I7).
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say what this store can do."""
+        ...
+
+    def apply(self, verbs: Sequence[Verb], *, now: int | None = None) -> Flow[list[Answer | Locked]]:
+        """Apply each verb to its own record, all in one commit, and answer in the order asked.
+
+        An identity appears at most once. Each answer equals that of `core.transitions.transition`; a member whose row
+        somebody else holds locked answers `Locked` and changes nothing, its neighbours are not delayed by it.
+        Raises `DefiniteFailure` if nothing was applied, `IndefiniteFailure` if that is not known.
+        """
+        ...
+
+    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
+        """Expire, purge or forget at most `limit` records that are due; return how many there were."""
+        ...
+
+    def find(self, identity: bytes) -> Flow[Record | None]:
+        """Read one record by its identity."""
+        ...
+
+    def find_by_id(self, record_id: RecordId) -> Flow[Record | None]:
+        """Read one record by its public id."""
+        ...
+
+    def scan(self, query: Scan, *, now: int | None = None) -> Flow[list[Record]]:
+        """Read one page of records."""
+        ...
+
+    def count(self, *, now: int | None = None) -> Flow[Counts]:
+        """Count records by state."""
+        ...
+
+    def clock(self) -> Flow[int]:
+        """Read the store's clock, in microseconds."""
+        ...
+
+    def migrate(self) -> Flow[tuple[str, ...]]:
+        """Bring the schema up to this version of the code; return the names of what was applied."""
+        ...
+
+    def verify(self) -> Flow[None]:
+        """Raise `SchemaMismatch` unless this version of the code can work with the schema."""
+        ...
+
+    def secrets(self, candidate: bytes) -> Flow[SecretState]:
+        """Read what is known of secrets; `candidate` becomes the generated one if nothing is known at all."""
+        ...
+
+    def admit_secret(self, check_value: bytes) -> Flow[None]:
+        """Remember that a secret with this check value is in use."""
+        ...
+
+
+class BlockingSessions(Protocol):
+    """Blocking access to a store's connections; safe to share between threads."""
+
+    def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow on one connection and give it back, or throw it away after anything indefinite."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class AsyncSessions(Protocol):
+    """Asyncio access to a store's connections."""
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow on one connection, shielded from the caller's cancellation."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class Listener(Protocol):
+    """A direct connection on which the store says which awaited records moved. A hint: polling is the truth."""
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockingBackend:
+    """A store together with blocking access to it."""
+
+    store: Store
+    sessions: BlockingSessions
+    beat: Callable[[], BlockingSessions]
+    """Opens the heartbeat's own connection: renewals must not queue behind the work that they keep alive (F095)."""
+    listen: Callable[[Callable[[bytes], None]], Listener] | None = None
+    """Calls back with an identity, from a thread of its own; None where the store cannot or must not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncBackend:
+    """A store together with asyncio access to it."""
+
+    store: Store
+    sessions: AsyncSessions
+    beat: Callable[[], BlockingSessions]
+    """Blocking even here: the heartbeat runs on a thread, since a busy loop must not end a lease (F051)."""
+    listen: Callable[[Callable[[bytes], None]], Listener] | None = None

@@ -1,0 +1,28 @@
+"""Where an attempt's random marks come from."""
+
+from __future__ import annotations
+
+import os
+import time
+from uuid import UUID
+
+from nebis.core.record import Nonce, RecordId
+from nebis.ports.asks import Drawn
+
+_VERSION_7 = 0x7 << 76
+_VARIANT = 0b10 << 62
+_RANDOM_BITS = (1 << 80) - 1
+
+
+def draw() -> Drawn:
+    """Draw from the kernel's generator, which a fork does not share.
+
+    The record id leads with the time (UUID version 7), so that its index grows at one end; nothing relies on it.
+    """
+    random = os.urandom(26)
+    bits = int.from_bytes(random[:10], "big") & _RANDOM_BITS
+    low = bits & ((1 << 62) - 1)
+    middle = (bits >> 62) & 0xFFF
+    milliseconds = time.time_ns() // 1_000_000
+    record_id = UUID(int=(milliseconds << 80) | _VERSION_7 | (middle << 64) | _VARIANT | low)
+    return Drawn(record_id=RecordId(record_id), nonce=Nonce(random[10:]))

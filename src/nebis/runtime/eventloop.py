@@ -1,0 +1,190 @@
+"""The asyncio world: performs asks on an event loop, each request in a task that the world owns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.record import Record
+from nebis.core.verbs import Verb, identity_of
+from nebis.errors import ClaimLost
+from nebis.flow import Ask, Flow, drive_async
+from nebis.ports.asks import (
+    Apply,
+    AwaitChange,
+    Draw,
+    Elapsed,
+    Find,
+    KeepAlive,
+    KeepTrying,
+    Pause,
+    Raised,
+    Returned,
+    RunHandler,
+    Tell,
+)
+from nebis.ports.observer import Observer
+from nebis.ports.store import AsyncBackend
+from nebis.runtime.entropy import draw
+from nebis.runtime.heartbeat import Heartbeat, Watch
+from nebis.runtime.jitter import jittered
+from nebis.runtime.observers import tell
+from nebis.runtime.signals import Signals
+
+T = TypeVar("T")
+AsyncHandler = Callable[[Record, Watch], Awaitable[object]]
+
+
+class AsyncWorld:
+    """What one event loop shares between all its requests."""
+
+    def __init__(self, backend: AsyncBackend, observers: Sequence[Observer] = ()) -> None:
+        self.backend = backend
+        self.observers = tuple(observers)
+        self.signals = Signals()
+        self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.wake)
+        self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, flow: Flow[T], handler: AsyncHandler) -> T:
+        """Run an engine flow in a task of our own: cancelling the caller only detaches it (F075).
+
+        A cancelled effect may have happened, so nobody may cancel it just because a client hung up.
+        """
+        task = asyncio.get_running_loop().create_task(self._turn(flow, handler))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    async def _turn(self, flow: Flow[T], handler: AsyncHandler) -> T:
+        turn = AsyncTurn(self, handler)
+        try:
+            return await drive_async(flow, turn.perform)
+        finally:
+            turn.close()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved here too: a detached caller will not ask for it.
+
+    async def apply(self, verb: Verb) -> Answer | Locked:
+        """Apply one verb, and wake whoever waits for its record."""
+        [answer] = await self.backend.sessions.run(self.backend.store.apply([verb]))
+        self.signals.wake(identity_of(verb))
+        return answer
+
+    async def close(self) -> None:
+        """Let running requests end, then stop renewing and close every connection."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.close)
+        await asyncio.to_thread(self.heartbeat.close)
+        await self.backend.sessions.close()
+
+
+class AsyncTurn:
+    """One request's turn in the asyncio world."""
+
+    def __init__(self, world: AsyncWorld, handler: AsyncHandler) -> None:
+        self._world = world
+        self._handler = handler
+        self._watch: Watch | None = None
+        self._is_in_handler = False
+
+    async def perform(self, ask: Ask[Any]) -> Any:
+        """Do what a flow asks for."""
+        return await _PERFORM[type(ask)](self, ask)
+
+    def close(self) -> None:
+        """End the renewal. The record is not released: whatever was not written is decided by the lease."""
+        if self._watch is not None:
+            self._world.heartbeat.forget(self._watch)
+
+    async def apply(self, ask: Apply) -> Answer | Locked:
+        return await self._world.apply(ask.verb)
+
+    async def find(self, ask: Find) -> Record | None:
+        backend = self._world.backend
+        return await backend.sessions.run(backend.store.find(ask.identity))
+
+    async def draw(self, _: Draw) -> object:
+        return draw()
+
+    async def pause(self, ask: Pause) -> None:
+        await asyncio.sleep(jittered(ask.seconds))
+
+    async def elapsed(self, _: Elapsed) -> float:
+        return time.monotonic()
+
+    async def await_change(self, ask: AwaitChange) -> bool:
+        loop = asyncio.get_running_loop()
+        moved = asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(moved.set)
+
+        if not self._world.signals.join(ask.identity, wake, ask.waiters_limit):
+            return False
+        try:
+            await asyncio.wait_for(moved.wait(), jittered(ask.seconds))
+        except TimeoutError:
+            return True
+        finally:
+            self._world.signals.leave(ask.identity, wake)
+        return True
+
+    async def keep_alive(self, ask: KeepAlive) -> None:
+        self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
+
+    async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised:
+        watch, task = self._watch, asyncio.current_task()
+        assert watch is not None  # A handler never runs without a renewal.
+        assert task is not None
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(self._stop_handler, task)
+
+        watch.when_lost(stop)
+        self._is_in_handler = True
+        try:
+            return Returned(await self._handler(ask.record, watch))
+        except asyncio.CancelledError:
+            if not watch.is_lost:
+                raise
+            task.uncancel()
+            return Raised(ClaimLost(ask.record.operation, str(watch.lost_reason)))
+        except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
+            return Raised(error)
+        finally:
+            self._is_in_handler = False
+
+    def _stop_handler(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a handler whose claim another attempt took; never a write of ours."""
+        if self._is_in_handler:
+            task.cancel()
+
+    async def keep_trying(self, ask: KeepTrying) -> None:
+        self._world.heartbeat.keep_trying(ask.verb)
+
+    async def tell(self, ask: Tell) -> None:
+        tell(self._world.observers, ask.event)
+
+
+_PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
+    Apply: AsyncTurn.apply,
+    Find: AsyncTurn.find,
+    Draw: AsyncTurn.draw,
+    Pause: AsyncTurn.pause,
+    Elapsed: AsyncTurn.elapsed,
+    AwaitChange: AsyncTurn.await_change,
+    KeepAlive: AsyncTurn.keep_alive,
+    RunHandler: AsyncTurn.run_handler,
+    KeepTrying: AsyncTurn.keep_trying,
+    Tell: AsyncTurn.tell,
+}

@@ -1,0 +1,177 @@
+"""One thread per process that keeps its claims alive, on a connection of its own.
+
+It must not run on the loop or the pool that it guards: a handler that blocks either would end its own lease
+(F051, F095).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nebis.core.answers import Locked, Refusal, Refused
+from nebis.core.record import Ownership, Record
+from nebis.core.verbs import Renew, Verb, identity_of
+from nebis.ports.store import BlockingSessions, Store, StoreFailure
+
+log = logging.getLogger("nebis.heartbeat")
+
+TAKEN = frozenset({Refusal.FENCED, Refusal.OTHER_LIFE, Refusal.ABSENT})
+"""Refusals that mean that another attempt, or nobody, owns the record. In doubt is not one: its owner may complete."""
+
+RETRY_SECONDS = 1.0
+"""After a failed renewal, and between two tries of a write that its caller no longer waits for."""
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """One claim that is kept alive, and the news that it was lost."""
+
+    ownership: Ownership
+    lease_us: int
+    renewal_seconds: float
+    due: float
+    lost_reason: Refusal | None = None
+    _when_lost: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether another attempt took over: stop, whatever is written now is refused."""
+        return self.lost_reason is not None
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call back, from the heartbeat's thread, once the claim is lost."""
+        self._when_lost.append(call)
+        if self.is_lost:
+            call()
+
+    def lose(self, reason: Refusal) -> None:
+        """Spread the news that another attempt took over."""
+        self.lost_reason = reason
+        for call in tuple(self._when_lost):
+            call()
+
+
+class Heartbeat:
+    """Renews every live claim of the process in one batch, and goes on with writes that nobody waits for."""
+
+    def __init__(self, store: Store, connect: Callable[[], BlockingSessions], wake: Callable[[bytes], None]) -> None:
+        self._store = store
+        self._connect = connect
+        self._wake = wake
+        self._condition = threading.Condition()
+        self._watches: set[Watch] = set()
+        self._unconfirmed: dict[bytes, Verb] = {}
+        self._retry_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def watch(self, record: Record, lease_us: int, renewal_seconds: float) -> Watch:
+        """Renew this claim from now on, until `forget`."""
+        watch = Watch(
+            ownership=record.ownership,
+            lease_us=lease_us,
+            renewal_seconds=renewal_seconds,
+            due=time.monotonic() + renewal_seconds,
+        )
+        with self._condition:
+            self._watches.add(watch)
+            is_earlier = self._start() or min(other.due for other in self._watches) == watch.due
+            if is_earlier:
+                self._condition.notify()
+        return watch
+
+    def forget(self, watch: Watch) -> None:
+        """Renew this claim no longer."""
+        with self._condition:
+            self._watches.discard(watch)
+
+    def keep_trying(self, verb: Verb) -> None:
+        """Go on sending a write whose caller has been told "not confirmed"; until it lands the lease decides."""
+        with self._condition:
+            self._unconfirmed[identity_of(verb)] = verb
+            self._retry_at = time.monotonic()
+            self._start()
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Stop the thread and close its connection. Claims that are still alive lapse and are recovered."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _start(self) -> bool:
+        """Start the thread with the first thing that it has to do: an idle process needs no connection for it."""
+        if self._thread is not None or self._is_closed:
+            return False
+        self._thread = threading.Thread(target=self._run, name="nebis-heartbeat", daemon=True)
+        self._thread.start()
+        return True
+
+    def _run(self) -> None:
+        sessions: BlockingSessions | None = None
+        while True:
+            with self._condition:
+                while not self._is_closed and not self._is_due():
+                    self._condition.wait(self._seconds_to_next())
+                if self._is_closed:
+                    break
+                watches = [watch for watch in self._watches if watch.due <= time.monotonic() and not watch.is_lost]
+                writes = list(self._unconfirmed.values()) if self._retry_at <= time.monotonic() else []
+            try:
+                sessions = sessions or self._connect()
+                self._renew(sessions, watches)
+                self._send(sessions, writes)
+            except StoreFailure as failure:
+                # Not lost, only unknown: the handler goes on, and the guard of its last write decides (F016).
+                log.warning("a renewal was not confirmed (%s); trying again", failure.detail)
+                self._put_off(watches)
+            except Exception:  # The thread must outlive any fault, or every lease of the process lapses.
+                log.exception("the heartbeat failed; trying again")
+                self._put_off(watches)
+        if sessions is not None:
+            sessions.close()
+
+    def _is_due(self) -> bool:
+        return self._seconds_to_next() == 0.0
+
+    def _seconds_to_next(self) -> float | None:
+        times = [watch.due for watch in self._watches if not watch.is_lost]
+        if self._unconfirmed:
+            times.append(self._retry_at)
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _renew(self, sessions: BlockingSessions, watches: list[Watch]) -> None:
+        """Renew all in one statement; a record that somebody holds locked is left out and harms nobody."""
+        if not watches:
+            return
+        verbs = [Renew(ownership=watch.ownership, lease_us=watch.lease_us) for watch in watches]
+        answers = sessions.run(self._store.apply(verbs))
+        now = time.monotonic()
+        for watch, answer in zip(watches, answers, strict=True):
+            retry_seconds = min(RETRY_SECONDS, watch.renewal_seconds)
+            watch.due = now + (retry_seconds if isinstance(answer, Locked) else watch.renewal_seconds)
+            if isinstance(answer, Refused) and answer.reason in TAKEN:
+                watch.lose(answer.reason)
+
+    def _send(self, sessions: BlockingSessions, writes: list[Verb]) -> None:
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        for verb in writes:
+            [answer] = sessions.run(self._store.apply([verb]))
+            if isinstance(answer, Locked):
+                continue
+            with self._condition:
+                self._unconfirmed.pop(identity_of(verb), None)
+            self._wake(identity_of(verb))
+
+    def _put_off(self, watches: list[Watch]) -> None:
+        now = time.monotonic()
+        self._retry_at = now + RETRY_SECONDS
+        for watch in watches:
+            watch.due = now + min(RETRY_SECONDS, watch.renewal_seconds)

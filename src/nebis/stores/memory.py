@@ -1,0 +1,252 @@
+"""The reference store: a dictionary under a lock, which lets the state machine decide everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.record import Fence, Record, RecordId, State
+from nebis.core.step import Edge
+from nebis.core.transitions import transition
+from nebis.core.verbs import AgeingVerb, Expire, Forget, Purge, Verb, identity_of
+from nebis.flow import Ask, Flow, drive, drive_async
+from nebis.ports.store import (
+    AsyncBackend,
+    BlockingBackend,
+    Capabilities,
+    Counts,
+    Scan,
+    SecretState,
+    Sweep,
+    Tier,
+)
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+CAPABILITIES = Capabilities(
+    name="memory",
+    # A restart forgets every key, so a retry that comes after it runs again.
+    tier=Tier.GUARD_ONLY,
+    survives_restart=False,
+    joins_transactions=False,
+    wakes_other_processes=False,
+    assumptions=("one process serves every request, and no retry comes after it has ended",),
+)
+
+_AGEING: dict[Sweep, Callable[..., AgeingVerb]] = {Sweep.EXPIRE: Expire, Sweep.PURGE: Purge, Sweep.FORGET: Forget}
+
+
+def _process_clock_us() -> int:
+    # This process is the whole store, so its clock is the store's clock (I7).
+    return time.time_ns() // 1000  # noqa: TID251
+
+
+@dataclass(frozen=True, slots=True)
+class Touch(Ask[R]):
+    """One indivisible look at, or change of, the memory."""
+
+    name: str
+    act: Callable[[], R]
+
+
+class MemoryStore:
+    """A store that lives and dies with its process; any number of backends may share one."""
+
+    def __init__(self, *, clock: Callable[[], int] = _process_clock_us) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._records: dict[bytes, Record] = {}
+        self._newest_fence = 0
+        self._generated_secret: bytes | None = None
+        self._check_values: frozenset[bytes] = frozenset()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say what this store can do."""
+        return CAPABILITIES
+
+    def perform(self, ask: Ask[R]) -> R:
+        """Do what a flow of this store asks, with nobody else in between."""
+        assert isinstance(ask, Touch)
+        with self._lock:
+            result: R = ask.act()
+            return result
+
+    def apply(self, verbs: Sequence[Verb], *, now: int | None = None) -> Flow[list[Answer | Locked]]:
+        """Apply each verb to its own record, all or none of them."""
+        assert len({identity_of(verb) for verb in verbs}) == len(verbs), "an identity appears at most once in a batch"
+
+        def act() -> list[Answer | Locked]:
+            instant = self._instant(now)
+            steps = [transition(self._records.get(identity_of(verb)), verb, instant, self._fence()) for verb in verbs]
+            for verb, step in zip(verbs, steps, strict=True):
+                self._keep(identity_of(verb), step.record)
+            return [step.answer for step in steps]
+
+        return (yield from Touch("apply", act))
+
+    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
+        """Age at most `limit` records that are due."""
+
+        def act() -> int:
+            instant = self._instant(now)
+            aged = 0
+            for identity, record in list(self._records.items()):
+                step = transition(record, _AGEING[sweep](identity=identity), instant, Fence(0))
+                if step.edge is not Edge.REFUSED and aged < limit:
+                    self._keep(identity, step.record)
+                    aged += 1
+            return aged
+
+        return (yield from Touch(sweep.value, act))
+
+    def find(self, identity: bytes) -> Flow[Record | None]:
+        """Read one record by its identity."""
+        return (yield from Touch("find", lambda: self._records.get(identity)))
+
+    def find_by_id(self, record_id: RecordId) -> Flow[Record | None]:
+        """Read one record by its public id."""
+
+        def act() -> Record | None:
+            return next((record for record in self._records.values() if record.record_id == record_id), None)
+
+        return (yield from Touch("find_by_id", act))
+
+    def scan(self, query: Scan, *, now: int | None = None) -> Flow[list[Record]]:
+        """Read one page of records."""
+
+        def act() -> list[Record]:
+            instant = self._instant(now)
+            page = sorted((record for record in self._records.values() if _is_in(query, record, instant)), key=_place)
+            return page[: query.limit]
+
+        return (yield from Touch("scan", act))
+
+    def count(self, *, now: int | None = None) -> Flow[Counts]:
+        """Count records by state."""
+
+        def act() -> Counts:
+            return _counts(list(self._records.values()), self._instant(now))
+
+        return (yield from Touch("count", act))
+
+    def clock(self) -> Flow[int]:
+        """Read the store's clock, in microseconds."""
+        return (yield from Touch("clock", self._clock))
+
+    def migrate(self) -> Flow[tuple[str, ...]]:
+        """Do nothing: there is no schema."""
+        return (yield from Touch("migrate", lambda: ()))
+
+    def verify(self) -> Flow[None]:
+        """Do nothing: there is no schema."""
+        return (yield from Touch("verify", lambda: None))
+
+    def secrets(self, candidate: bytes) -> Flow[SecretState]:
+        """Read what is known of secrets; keep the candidate if nothing is."""
+
+        def act() -> SecretState:
+            if self._generated_secret is None and not self._check_values:
+                self._generated_secret = candidate
+            return SecretState(generated=self._generated_secret, check_values=self._check_values)
+
+        return (yield from Touch("secrets", act))
+
+    def admit_secret(self, check_value: bytes) -> Flow[None]:
+        """Remember that a secret with this check value is in use."""
+
+        def act() -> None:
+            self._check_values |= {check_value}
+
+        return (yield from Touch("admit_secret", act))
+
+    def _instant(self, now: int | None) -> int:
+        return self._clock() if now is None else now
+
+    def _fence(self) -> Fence:
+        """Return a fence that was never given before, not even to a record that is gone (I10)."""
+        self._newest_fence += 1
+        return Fence(self._newest_fence)
+
+    def _keep(self, identity: bytes, record: Record | None) -> None:
+        if record is None:
+            self._records.pop(identity, None)
+        else:
+            self._records[identity] = record
+
+
+def _place(record: Record) -> tuple[int, bytes]:
+    return (record.lease_until, record.identity)
+
+
+def _is_in(query: Scan, record: Record, now: int) -> bool:
+    resource = record.resource
+    return (
+        (not query.states or record.state in query.states)
+        and (query.tenant is None or record.tenant == query.tenant)
+        and (query.operation is None or record.operation == query.operation)
+        and (query.resource_type is None or (resource is not None and resource.type == query.resource_type))
+        and (query.resource_id is None or (resource is not None and resource.id == query.resource_id))
+        and (not query.lapsed_only or (record.state is State.IN_PROGRESS and record.has_lapsed(now)))
+        and (query.created_before is None or record.created_at < query.created_before)
+        and (query.after is None or _place(record) > query.after)
+    )
+
+
+def _counts(records: Sequence[Record], now: int) -> Counts:
+    in_progress = [record for record in records if record.state is State.IN_PROGRESS]
+    doubted_at = [record.doubt_since for record in records if record.doubt_since is not None]
+    return Counts(
+        by_state={state: sum(record.state is state for record in records) for state in State},
+        lapsed=sum(record.has_lapsed(now) for record in in_progress),
+        oldest_in_progress_us=now - min(record.created_at for record in in_progress) if in_progress else None,
+        oldest_in_doubt_us=now - min(doubted_at) if doubted_at else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySessions:
+    """Blocking access to a memory store; there is nothing to connect to and nothing to close."""
+
+    store: MemoryStore
+
+    def run(self, flow: Flow[T]) -> T:
+        """Perform a flow; each ask is indivisible, and between two of them others get their turn."""
+        return drive(flow, self.store.perform)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncMemorySessions:
+    """Asyncio access to a memory store. No ask waits for anything, so no cancellation can fall into one."""
+
+    store: MemoryStore
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a flow."""
+        return await drive_async(flow, self._perform)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    async def _perform(self, ask: Ask[Any]) -> Any:
+        return self.store.perform(ask)
+
+
+def open_blocking(store: MemoryStore | None = None) -> BlockingBackend:
+    """Give blocking access to a new store, or to one that others use too."""
+    shared = store or MemoryStore()
+    return BlockingBackend(store=shared, sessions=MemorySessions(shared), beat=lambda: MemorySessions(shared))
+
+
+def open_async(store: MemoryStore | None = None) -> AsyncBackend:
+    """Give asyncio access to a new store, or to one that others use too."""
+    shared = store or MemoryStore()
+    return AsyncBackend(store=shared, sessions=AsyncMemorySessions(shared), beat=lambda: MemorySessions(shared))

@@ -1,0 +1,53 @@
+"""What a SQL store asks of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from nebis.flow import Ask
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One named SQL text with `:name` parameters, in the dialect of its file."""
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+    """In order of first appearance, for drivers that bind by position."""
+    positional: str
+    """The same text with `$1`, `$2` ... instead of names."""
+    pyformat: str
+    """The same text with `%(name)s` instead of `:name`, and every other percent sign doubled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Ask[list[Row]]):
+    """Run one statement and return its rows.
+
+    With `members`, the statement is plural: on Postgres each member column is bound as one array, on SQLite the
+    statement runs once per member; either way the rows of all members come back together.
+    """
+
+    statement: Statement
+    shared: Mapping[str, object] = field(default_factory=dict)
+    members: Sequence[Mapping[str, object]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Ask[None]):
+    """Start a transaction; without it each statement is one of its own. On SQLite it takes the write lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Ask[None]):
+    """Commit. Anything but a server's definite refusal is indefinite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Ask[None]):
+    """Undo the transaction."""

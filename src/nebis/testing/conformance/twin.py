@@ -1,0 +1,138 @@
+"""A store under test beside the state machine: every step is made on both, and every difference is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from nebis.core.answers import Answer, Locked, Refused
+from nebis.core.record import Fence, Record, State
+from nebis.core.step import Edge
+from nebis.core.transitions import transition
+from nebis.core.verbs import AgeingVerb, Expire, Forget, Purge, Verb, identity_of
+from nebis.ports.store import Counts, Scan, Sweep
+from nebis.testing.conformance.harness import Connection
+
+_AGEING: dict[Sweep, type[AgeingVerb]] = {Sweep.EXPIRE: Expire, Sweep.PURGE: Purge, Sweep.FORGET: Forget}
+_EVERYTHING = 10_000
+
+
+class Hit(NamedTuple):
+    """One edge of the state machine, or one refusal of one verb."""
+
+    verb: str
+    result: str
+
+
+class Twin:
+    """The store under test and a dictionary that follows it, decided by `transition` alone."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.records: dict[bytes, Record] = {}
+        self.hits: Counter[Hit] = Counter()
+        self._newest_fences: dict[bytes, int] = {}
+
+    def ask(self, verb: Verb, *, now: int) -> Answer:
+        """Apply one verb on both sides and return the answer that they agree on."""
+        (answer,) = self.apply([verb], now=now)
+        return answer
+
+    def apply(self, verbs: Sequence[Verb], *, now: int) -> list[Answer]:
+        """Apply a batch on the store, each member on the model, and compare answers and records."""
+        answers = self.connection.apply(*verbs, now=now)
+        assert len(answers) == len(verbs), f"{len(verbs)} verbs got {len(answers)} answers."
+        return [self._compare(verb, answer, now) for verb, answer in zip(verbs, answers, strict=True)]
+
+    def sweep(self, sweep: Sweep, *, limit: int, now: int) -> int:
+        """Age records on both sides; which ones of those that are due is the store's choice, what they become is not."""
+        due: dict[bytes, Record | None] = {}
+        for identity, record in self.records.items():
+            step = transition(record, _AGEING[sweep](identity=identity), now, Fence(0))
+            if step.edge is not Edge.REFUSED:
+                due[identity] = step.record
+
+        aged = self.connection.run(self.connection.store.sweep(sweep, limit=limit, now=now))
+
+        assert aged == min(limit, len(due)), f"{sweep} aged {aged} records; {len(due)} are due, the limit is {limit}."
+        changed = 0
+        for identity, before in list(self.records.items()):
+            found = self.connection.find(identity)
+            if found != before:
+                assert identity in due, _story(f"{sweep} changed a record that is not due", before, found)
+                assert found == due[identity], _story(f"{sweep} made something else of it", due[identity], found)
+                self._keep(identity, found)
+                changed += 1
+        assert changed == aged, f"{sweep} says that it aged {aged} records and changed {changed}."
+        return aged
+
+    def compare_readings(self, now: int) -> None:
+        """Read everything back in every way and compare."""
+        store, run = self.connection.store, self.connection.run
+        for record in self.records.values():
+            assert run(store.find_by_id(record.record_id)) == record
+        assert run(store.scan(Scan(limit=_EVERYTHING), now=now)) == in_scan_order(self.records.values())
+        assert run(store.count(now=now)) == tally(list(self.records.values()), now)
+
+    def _compare(self, verb: Verb, answer: Answer | Locked, now: int) -> Answer:
+        name, identity = type(verb).__name__, identity_of(verb)
+        before, found = self.records.get(identity), self.connection.find(identity)
+        newest = self._newest_fences.get(identity, 0)
+        has_moved = found is not None and (before is None or found.fence != before.fence)
+        if found is not None and has_moved:
+            assert found.fence > newest, f"{name} gave fence {found.fence} after {newest}: fences only grow (I10)."
+            newest = self._newest_fences[identity] = found.fence
+        # The store chooses its fences; where it gave none, the model takes one that no honest record can carry.
+        step = transition(before, verb, now, Fence(newest if has_moved else newest + 1))
+        assert found == step.record, _story(f"{name} left another record", step.record, found, before=before)
+        assert answer == step.answer, _story(f"{name} answered differently", step.answer, answer, before=before)
+        assert not isinstance(answer, Locked)
+        self._keep(identity, step.record)
+        result = step.answer.reason if isinstance(step.answer, Refused) else step.edge
+        self.hits[Hit(name, result.value)] += 1
+        return answer
+
+    def _keep(self, identity: bytes, record: Record | None) -> None:
+        if record is None:
+            self.records.pop(identity, None)
+        else:
+            self.records[identity] = record
+
+
+def in_scan_order(records: Any) -> list[Record]:
+    """Sort as every scan does: by the end of the lease, then by identity."""
+    return sorted(records, key=lambda record: (record.lease_until, record.identity))
+
+
+def tally(records: Sequence[Record], now: int) -> Counts:
+    """Count as every store must: ages in microseconds, and every state named even where there is none."""
+    by_state = Counter(record.state for record in records)
+    running = [record for record in records if record.state is State.IN_PROGRESS]
+    doubts = [record.doubt_since for record in records if record.state is State.IN_DOUBT and record.doubt_since]
+    return Counts(
+        by_state={state: by_state[state] for state in State},
+        lapsed=len([record for record in running if record.lease_until <= now]),
+        oldest_in_progress_us=max((now - record.created_at for record in running), default=None),
+        oldest_in_doubt_us=max((now - since for since in doubts), default=None),
+    )
+
+
+def _story(what: str, expected: object, got: object, *, before: Record | None = None) -> str:
+    lines = [f"{what} than the state machine:" if before else f"{what}:"]
+    lines += [f"  before   {_shown(before)}", f"  expected {type(expected).__name__}", f"  got      {type(got).__name__}"]
+    return "\n".join([*lines, *_differences("", expected, got)])
+
+
+def _shown(record: Record | None) -> str:
+    return "no record" if record is None else f"{record.state} fence={record.fence} dirty={record.is_dirty}"
+
+
+def _differences(path: str, expected: object, got: object) -> Iterator[str]:
+    if type(expected) is type(got) and is_dataclass(expected):
+        for field in fields(expected):
+            where = f"{path}.{field.name}"
+            yield from _differences(where, getattr(expected, field.name), getattr(got, field.name))
+    elif expected != got:
+        yield f"  {path.lstrip('.') or 'answer'}: expected {expected!r}, got {got!r}"
