@@ -100,6 +100,9 @@ class Policy:
     backoff_first: timedelta = timedelta(seconds=1)
     backoff_longest: timedelta = timedelta(minutes=5)
 
+    shortest_key: int = 1
+    # The grammar allows one character; ask for 16 where clients are strangers, so that guessing is hopeless (SEC06).
+
     confirm: timedelta = timedelta(seconds=10)
     # How long a caller is kept while the store does not confirm; afterwards the process goes on trying without it.
 
@@ -161,6 +164,7 @@ class Policy:
 
     def _numbers(self) -> Mapping[str, int]:
         return {
+            "shortest_key": self.shortest_key,
             "waiters_limit": self.waiters_limit,
             "recoveries_limit": self.recoveries_limit,
             "command_limit_bytes": self.command_limit_bytes,

@@ -75,6 +75,7 @@ EQUAL = {
     "pair": [[1, 2], Point(1, 2)],
     "mapping": [{"a": 1, "b": 2}, {"b": 2.0, "a": 1.0}],
     "set": [{3, 1, 2}, frozenset({1, 2, 3}), {Decimal(3), 2.0, 1}],
+    "set filled in another order": [set(range(0, 80, 8)), set(range(72, -1, -8))],
     "enum": [Colour.RED, "red"],
     "bytes": [b"ab", bytearray(b"ab")],
     "instant": [
@@ -86,7 +87,7 @@ EQUAL = {
     "span": [timedelta(days=1), timedelta(hours=24)],
     "encoded": [["a"], [Encoded(canonical("a"))]],
 }
-DISTINCT = [
+DISTINCT: list[object] = [
     None,
     True,
     False,

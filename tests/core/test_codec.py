@@ -7,14 +7,12 @@ import json
 import typing
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import (
-    Literal,
-)
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
 import typing_extensions
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nebis.core.codec import codec_for
@@ -23,6 +21,7 @@ from tests.core.codec_samples import (
     ANNOTATIONS,
     JSON,
     PARIS,
+    SAMPLES,
     Access,
     Address,
     Card,
@@ -54,8 +53,17 @@ def assert_kept_as(annotation: object, value: object, kept: object) -> None:
     assert typed(codec.decode(codec.encode(value))) == typed(kept)
 
 
+@pytest.mark.parametrize(("annotation", "values"), SAMPLES, ids=lambda part: getattr(part, "__name__", ""))
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_kind_of_type_restores_type_and_value(
+    annotation: object, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    assert_round_trip(annotation, data.draw(values))
+
+
 @given(st.data())
-def test_every_supported_annotation_restores_type_and_value(data: st.DataObject) -> None:
+def test_any_nesting_of_types_restores_type_and_value(data: st.DataObject) -> None:
     annotation, values = data.draw(ANNOTATIONS)
 
     assert_round_trip(annotation, data.draw(values))
@@ -151,6 +159,7 @@ def test_the_stored_form_never_changes_f118(annotation: object, value: object, s
         (frozenset[frozenset[int]], frozenset({frozenset({1})})),
         (set[int | None], {1, None}),
         (set[Card], {Card(number="4", expires=date(2030, 1, 1))}),
+        (set[Receipt], {Receipt(amount=Decimal(1))}),
         (list[Invoice], [Invoice.model_validate({"amount": "1", "dueDate": "2030-01-01"})]),
         (typing.List[int], [1]),  # noqa: UP006 - The old spelling is still met.
         (typing.Dict, {"a": [1, None]}),  # noqa: UP006 - The old spelling is still met.

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import (
     Annotated,
     Any,
@@ -104,79 +104,58 @@ class SelfReferring:
 
 
 LOOP = SelfReferring()
-ADVICE = "cannot be stored; keep plain values instead, in a dataclass, a pydantic model or a msgspec struct"
+PLAIN_VALUES = "cannot be stored; keep plain values instead, in a dataclass, a pydantic model or a msgspec struct"
+CONCRETE = "cannot be stored; name a concrete type, such as list[int] or dict[str, int]"
+UNHASHABLE = "cannot be stored; it cannot be hashed; use a list, or a hashable type"
+NO_GENERICS = "cannot be stored; generic classes are not supported; write a class with its own fields"
+CANNOT_BE_MADE = "cannot be stored; it is abstract, or its base class needs a constructor of its own"
+RESOLVE = "annotate with the type itself"
+NEVER_DEFINED = (
+    "the annotations of Dangling do not resolve (name 'NeverDefined' is not defined); "
+    "define the names they use at module level and import them at run time, not under TYPE_CHECKING"
+)
+NO_EQUALITY = "cannot be stored; without eq=True nobody can tell whether a replay is equal; declare the struct with it"
+NO_STRUCT_SCHEMA = (
+    "cannot be stored; msgspec cannot describe it as JSON (TypeError); give every field a type that it supports"
+)
+NO_MODEL_SCHEMA = (
+    "cannot be stored; pydantic cannot describe it as JSON (PydanticInvalidForJsonSchema); "
+    "complete its forward references and give every field a type with a JSON schema"
+)
 
 
 @pytest.mark.parametrize(
     ("annotation", "fault"),
     [
-        (socket.socket, f"socket.socket {ADVICE}"),
-        (list[socket.socket], f"[]: socket.socket {ADVICE}"),
-        (object, f"object {ADVICE}"),
-        (Attributes, f"{__name__}.Attributes {ADVICE}"),
-        (T, f"~T {ADVICE}"),
+        (socket.socket, f"socket.socket {PLAIN_VALUES}"),
+        (list[socket.socket], f"[]: socket.socket {PLAIN_VALUES}"),
+        (object, f"object {PLAIN_VALUES}"),
+        (Attributes, f"{__name__}.Attributes {PLAIN_VALUES}"),
+        (T, f"~T {PLAIN_VALUES}"),
+        (IntBox, f"IntBox.content: ~T {PLAIN_VALUES}"),
+        (Memberless, f"{Memberless.__module__}.Memberless {PLAIN_VALUES}"),
         (inspect.Parameter.empty, "the annotation is missing; write the type, or None where there is no value"),
-        ("Payment", "'Payment' is a name that nobody resolved; annotate with the type itself"),
-        (list["Payment"], "[]: 'Payment' is a name that nobody resolved; annotate with the type itself"),
-        (Memberless, f"{__name__}.Memberless {ADVICE}"),
+        ("Payment", f"'Payment' is a name that nobody resolved; {RESOLVE}"),
+        (list["Payment"], f"[]: 'Payment' is a name that nobody resolved; {RESOLVE}"),
+        (Dangling, NEVER_DEFINED),
         (set, "set cannot be stored; name the type of its items, such as set[int]"),
-        (
-            typing.Tuple,  # noqa: UP006 - The old spelling is still met.
-            "typing.Tuple cannot be stored; name a concrete type, such as list[int] or dict[str, int]",
-        ),
-        (
-            collections.abc.Sequence[int],
-            "collections.abc.Sequence[int] cannot be stored; name a concrete type, such as list[int] or dict[str, int]",
-        ),
-        (set[list[int]], "[]: list[int] cannot be stored; it cannot be hashed; use a list, or a hashable type"),
-        (dict[Any, int], "[key]: typing.Any cannot be stored; it cannot be hashed; use a list, or a hashable type"),
-        (Box, f"{__name__}.Box cannot be stored; generic classes are not supported; write a class with its own fields"),
-        (
-            Box[int],
-            f"{__name__}.Box[int] cannot be stored; generic classes are not supported; write a class with its own fields",
-        ),
-        (IntBox, f"IntBox.content: ~T {ADVICE}"),
-        (
-            Abstract,
-            f"{__name__}.Abstract cannot be stored; it is abstract, or its base class needs a constructor of its own",
-        ),
-        (
-            Failure,
-            f"{__name__}.Failure cannot be stored; it is abstract, or its base class needs a constructor of its own",
-        ),
-        (
-            Dangling,
-            "the annotations of Dangling do not resolve (name 'NeverDefined' is not defined); "
-            "define the names they use at module level and import them at run time, not under TYPE_CHECKING",
-        ),
-        (
-            list[int] | list[str],
-            "the members of the union list[int] | list[str] cannot be told apart; merge them",
-        ),
+        (typing.Tuple, f"typing.Tuple {CONCRETE}"),  # noqa: UP006 - The old spelling is still met.
+        (collections.abc.Sequence[int], f"collections.abc.Sequence[int] {CONCRETE}"),
+        (set[list[int]], f"[]: list[int] {UNHASHABLE}"),
+        (dict[Any, int], f"[key]: typing.Any {UNHASHABLE}"),
+        (Box, f"{__name__}.Box {NO_GENERICS}"),
+        (Box[int], f"{__name__}.Box[int] {NO_GENERICS}"),
+        (Abstract, f"{__name__}.Abstract {CANNOT_BE_MADE}"),
+        (Failure, f"{__name__}.Failure {CANNOT_BE_MADE}"),
+        (list[int] | list[str], "the members of the union list[int] | list[str] cannot be told apart; merge them"),
         (of(Union, Any, int), "the members of the union Any | int cannot be told apart; merge them"),
         (of(Union, Card, OtherCard), "two members of the union Card have one name; rename one of them"),
         (Literal["RED", Color.RED], "Literal['RED', Color.RED] has two values with one stored form; use an Enum"),
-        (
-            of(Literal, [1]),
-            "list cannot be stored; a Literal holds text, numbers or members of an Enum",
-        ),
+        (of(Literal, [1]), "list cannot be stored; a Literal holds text, numbers or members of an Enum"),
         (LOOP, "[]: Loop cannot be stored; an alias must not contain itself; use a dataclass, or Any for JSON"),
-        (
-            Uncomparable,
-            f"{__name__}.Uncomparable cannot be stored; "
-            "without eq=True nobody can tell whether a replay is equal; declare the struct with it",
-        ),
-        (
-            StructWithSocket,
-            f"{__name__}.StructWithSocket cannot be stored; "
-            "msgspec cannot describe it as JSON (TypeError); give every field a type that it supports",
-        ),
-        (
-            ModelWithSocket,
-            f"{__name__}.ModelWithSocket cannot be stored; pydantic cannot describe it as JSON "
-            "(PydanticInvalidForJsonSchema); complete its forward references and give every field a type with a JSON "
-            "schema",
-        ),
+        (Uncomparable, f"{__name__}.Uncomparable {NO_EQUALITY}"),
+        (StructWithSocket, f"{__name__}.StructWithSocket {NO_STRUCT_SCHEMA}"),
+        (ModelWithSocket, f"{__name__}.ModelWithSocket {NO_MODEL_SCHEMA}"),
     ],
 )
 def test_an_annotation_that_cannot_be_stored_is_refused_at_registration(annotation: object, fault: str) -> None:
@@ -197,9 +176,9 @@ def test_every_fault_is_told_at_once_with_its_place() -> None:
         codec_for(tuple[WithSocket, socket.socket], where="create_payment, result")
 
     assert caught.value.faults == (
-        f"create_payment, result: WithSocket.card: socket.socket {ADVICE}",
-        f"create_payment, result: WithSocket.cards[][]: socket.socket {ADVICE}",
-        f"create_payment, result: [1]: socket.socket {ADVICE}",
+        f"create_payment, result: WithSocket.card: socket.socket {PLAIN_VALUES}",
+        f"create_payment, result: WithSocket.cards[][]: socket.socket {PLAIN_VALUES}",
+        f"create_payment, result: [1]: socket.socket {PLAIN_VALUES}",
     )
 
 

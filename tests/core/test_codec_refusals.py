@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import (
     Any,
     Literal,
@@ -96,6 +98,8 @@ def chain(length: int) -> Node:
         (Decimal, Decimal("NaN"), "Decimal: NaN and infinity"),
         (date, datetime(2024, 1, 1, tzinfo=UTC), "date: datetime would lose its value"),
         (datetime, datetime(2024, 1, 1, tzinfo=NamelessZone()), "datetime: its time zone is neither"),
+        (datetime, datetime(2024, 1, 1, tzinfo=timezone(timedelta(microseconds=1))), "datetime: its offset from UTC"),
+        (time, time(1, tzinfo=timezone(timedelta(microseconds=1))), "time: its offset from UTC"),
         (time, time(1, tzinfo=PARIS), "time: its time zone is not"),
         (Color, Plan.FREE, "Color: expected Color, found Plan"),
         (Literal[1], True, r"Literal\[1\]: expected one of"),
@@ -161,6 +165,11 @@ def test_a_value_outside_its_annotation_is_refused_without_quoting_it_sec24(
         (bytes, b'"canary-4242"', "not a storable bytes"),
         (UUID, b'"canary-4242"', "not a storable UUID"),
         (datetime, b'"canary-4242"', "not a storable datetime"),
+        (datetime, b'"2024-01-01T00:00:00[Europe/Paris]"', "a stored zone needs its offset"),
+        (datetime, b'"2024-01-01T00:00:00+00:00[Europe]"', "not a storable datetime"),
+        (datetime, b'"2024-01-01T00:00:00+00:00[]"', "not a storable datetime"),
+        (datetime, b'"2024-01-01T00:00:00+00:00[' + b"a" * 5000 + b']"', "not a storable datetime"),
+        (datetime, b'"2024-01-01T00:00:00+00:00[a\\u0000b]"', "not a storable datetime"),
         (datetime, b'"2024-01-01T00:00:00+00:00[No/Zone]"', "not a storable datetime"),
         (datetime, b'"2024-01-01T00:00:00+00:00[../../etc/passwd]"', "not a storable datetime"),
         (timedelta, b"1" + b"0" * 30, "not a storable timedelta"),
@@ -202,6 +211,20 @@ def test_stored_bytes_of_another_type_are_corrupt_and_are_not_quoted_sec34_sec24
 
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_a_stored_zone_that_is_a_folder_is_corrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tzdata package opens whatever the key names, and a folder there is an OSError."""
+    for folder in ("tzdata", "tzdata/zoneinfo", "tzdata/zoneinfo/Nowhere"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("tzdata", "tzdata.zoneinfo"):
+        monkeypatch.setitem(sys.modules, module, None)
+        monkeypatch.delitem(sys.modules, module)
+
+    with pytest.raises(RecordCorrupt, match="not a storable datetime"):
+        codec_for(datetime).decode(b'"2024-01-01T00:00:00+00:00[Nowhere]"')
 
 
 def test_escaped_text_that_only_looks_like_a_surrogate_is_read() -> None:

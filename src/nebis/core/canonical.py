@@ -145,7 +145,7 @@ def _number(value: float | Decimal) -> str:
         raise BodyRefused("NaN and Infinity are not numbers that can be compared")
     # Not `normalize()`: it rounds to the caller's context, which would make two large amounts equal.
     sign, digits, exponent = value.as_tuple()
-    written = "".join(map(str, digits)).lstrip("0")
+    written = "".join(map(str, digits))
     significant = written.rstrip("0")
     if not significant:
         return "0"
@@ -154,6 +154,6 @@ def _number(value: float | Decimal) -> str:
 
 def _datetime(value: datetime) -> bytes:
     if value.utcoffset() is None:
-        return _sized(b"l", value.replace(tzinfo=None, fold=0).isoformat().encode())
+        return _sized(b"l", value.isoformat().encode())
     # A difference, not `astimezone`, which overflows at both ends of the calendar.
     return _sized(b"i", str((value - _EPOCH) // _MICROSECOND).encode())

@@ -196,14 +196,14 @@ class AnnotationReader:
             return self._refuse(path, unresolved(cls, error))
         record = self._records[cls] = kind(cls=cls, is_hashable=cls.__hash__ is not None)
         self._open.add(cls)
-        record.fields = [self._field(cls, part, hints) for part in _parts(cls, hints)]
+        record.fields = {part.name: self._field(cls, part, hints) for part in _parts(cls, hints)}
         self._open.remove(cls)
         return record
 
     def _field(self, cls: type, part: _Part, hints: Mapping[str, object]) -> Field:
         hint = hints.get(part.name, inspect.Parameter.empty)
         shape = self.shape_of(hint, f"{type_name(cls)}.{part.name}")
-        return Field(name=part.name, shape=shape, default=part.default, may_be_absent=part.may_be_absent)
+        return Field(shape=shape, default=part.default, may_be_absent=part.may_be_absent)
 
     def _refuse_generic(self, annotation: object, path: str) -> Shape:
         return self._refuse_type(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from nebis.core.codec_shape import Misfit, Shape, not_a, type_name
@@ -16,7 +16,6 @@ from nebis.core.codec_shape import Misfit, Shape, not_a, type_name
 class Field:
     """One named part of a record."""
 
-    name: str
     shape: Shape
     may_be_absent: bool = False
     default: Callable[[], object] | None = None  # For a record that was stored before the field existed (F118).
@@ -28,7 +27,7 @@ class Record:
 
     cls: type[Any]
     is_hashable: bool
-    fields: Sequence[Field] = ()
+    fields: Mapping[str, Field] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -48,36 +47,32 @@ class Record:
 
     def plain(self, value: Any) -> Any:
         values = self.read(value)
-        raw: dict[str, Any] = {}
-        for field in self.fields:
-            if field.name in values:
-                raw[field.name] = _in_field(field, field.shape.plain, values[field.name])
-            elif not field.may_be_absent:
-                raise Misfit("not set", f".{field.name}")
-        return raw
+        for name, part in self.fields.items():
+            if name not in values and not part.may_be_absent:
+                raise Misfit("not set", f".{name}")
+        return {name: _in_field(name, self.fields[name].shape.plain, item) for name, item in values.items()}
 
     def restore(self, raw: Any) -> Any:
         if type(raw) is not dict:
             raise not_a(f"the stored form of {self.name}", raw)
         # Ignoring it would let an old process run a command without a part that a newer one wrote.
-        if raw.keys() - {field.name for field in self.fields}:
+        if raw.keys() - self.fields.keys():
             raise Misfit(f"holds a field that this version of {self.name} does not have; deploy the one that wrote it")
-        values: dict[str, Any] = {}
-        for field in self.fields:
-            if field.name in raw:
-                values[field.name] = _in_field(field, field.shape.restore, raw[field.name])
-            elif field.default is not None:
-                values[field.name] = field.default()
-            elif not field.may_be_absent:
-                raise Misfit("missing, and without a default", f".{field.name}")
+        values = {name: _in_field(name, self.fields[name].shape.restore, item) for name, item in raw.items()}
+        for name, part in self.fields.items():
+            if name in values or part.may_be_absent:
+                continue
+            if part.default is None:
+                raise Misfit("missing, and without a default", f".{name}")
+            values[name] = part.default()
         return self.build(values)
 
 
-def _in_field(field: Field, convert: Callable[[Any], Any], item: Any) -> Any:
+def _in_field(name: str, convert: Callable[[Any], Any], item: Any) -> Any:
     try:
         return convert(item)
     except Misfit as misfit:
-        raise misfit.inside(f".{field.name}") from None
+        raise misfit.inside(f".{name}") from None
 
 
 class DataclassRecord(Record):
@@ -88,7 +83,7 @@ class DataclassRecord(Record):
     def read(self, value: Any) -> Mapping[str, Any]:
         if type(value) is not self.cls:
             raise not_a(self.name, value)
-        values = {field.name: getattr(value, field.name) for field in self.fields if hasattr(value, field.name)}
+        values = {name: getattr(value, name) for name in self.fields if hasattr(value, name)}
         for name in getattr(value, "__dict__", {}).keys() - values.keys():
             if not isinstance(inspect.getattr_static(self.cls, name, None), functools.cached_property):
                 raise Misfit(
@@ -111,10 +106,10 @@ class NamedTupleRecord(Record):
     def read(self, value: Any) -> Mapping[str, Any]:
         if type(value) is not self.cls:
             raise not_a(self.name, value)
-        return {field.name: item for field, item in zip(self.fields, value, strict=True)}
+        return dict(zip(self.fields, value, strict=True))
 
     def build(self, values: dict[str, Any]) -> Any:
-        return tuple.__new__(self.cls, values.values())
+        return tuple.__new__(self.cls, [values[name] for name in self.fields])
 
 
 class TypedDictRecord(Record):
@@ -129,7 +124,7 @@ class TypedDictRecord(Record):
     def read(self, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise not_a(self.name, value)
-        if value.keys() - {field.name for field in self.fields}:
+        if value.keys() - self.fields.keys():
             raise Misfit(f"holds a key that {self.name} does not declare")
         return value
 

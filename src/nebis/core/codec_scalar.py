@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, Flag
 from typing import Any, Final
@@ -63,7 +63,7 @@ class Scalar:
             raise not_a(f"the stored form of {self.name}", raw)
         try:
             return self.load(raw)
-        except (ValueError, ArithmeticError, LookupError) as error:
+        except (ValueError, ArithmeticError, LookupError, OSError) as error:  # OSError: a zone that is a folder.
             raise self._unfit(error) from None
 
     def _unfit(self, error: Exception) -> Misfit:
@@ -97,14 +97,19 @@ def _finite_decimal(value: Decimal | str) -> Decimal:
 
 def _dump_datetime(value: datetime) -> str:
     text = datetime.isoformat(value)
-    match value.tzinfo:
-        case None | timezone():
-            return text
-        case ZoneInfo(key=str(key)):
-            # The offset keeps the instant even when the zone's rules change; the key keeps the type.
-            return f"{text}[{key}]"
-        case _:
-            raise Refusal("its time zone is neither a datetime.timezone nor a named zoneinfo.ZoneInfo")
+    if _is_fixed(value.tzinfo):
+        return text
+    if isinstance(value.tzinfo, ZoneInfo) and value.tzinfo.key:
+        # The offset keeps the instant even when the zone's rules change; the key keeps the zone.
+        return f"{text}[{value.tzinfo.key}]"
+    raise Refusal("its time zone is neither a datetime.timezone nor a named zoneinfo.ZoneInfo")
+
+
+def _is_fixed(zone: tzinfo | None) -> bool:
+    # Python does not read back the microseconds of an offset that it writes.
+    if isinstance(zone, timezone) and zone.utcoffset(None).microseconds:
+        raise Refusal("its offset from UTC is not a whole number of seconds")
+    return zone is None or isinstance(zone, timezone)
 
 
 def _load_datetime(raw: str) -> datetime:
@@ -112,6 +117,8 @@ def _load_datetime(raw: str) -> datetime:
     stamp = datetime.fromisoformat(text)
     if not bracket:
         return stamp
+    if stamp.tzinfo is None:
+        raise Refusal("a stored zone needs its offset")
     zone = ZoneInfo(key.removesuffix("]"))
     # The stored offset tells the two passes of a repeated hour apart.
     for fold in (0, 1):
@@ -122,7 +129,7 @@ def _load_datetime(raw: str) -> datetime:
 
 
 def _dump_time(value: time) -> str:
-    if not isinstance(value.tzinfo, timezone | None):
+    if not _is_fixed(value.tzinfo):
         raise Refusal("its time zone is not a datetime.timezone")
     return time.isoformat(value)
 

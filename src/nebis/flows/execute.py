@@ -40,22 +40,23 @@ def execute(request: Request) -> Flow[Ending]:
     if isinstance(answer, Locked):
         # A twin's uncommitted single transaction holds the key: whatever it will be, it is not ours to run now.
         raise StoreUnavailable("a transaction that is not committed yet holds this key")
-    yield from Tell(_event(answer))
+    yield from Tell(told(answer))
     if not isinstance(answer, Granted):
-        return _without_running(answer)
+        return without_running(answer)
     record = answer.record
     yield from KeepAlive(record, request.policy.lease_us, request.policy.renewal.total_seconds())
     end = yield from RunHandler(record)
     return (yield from settle(request, record, end))
 
 
-def _without_running(answer: Replay | Running | Reused | Doubtful | Gone | Unreadable) -> Ending:
+def without_running(answer: Replay | Running | Reused | Doubtful | Gone | Unreadable) -> Ending:
+    """Say how a request ends that found its key taken."""
     if isinstance(answer, Replay):
         return finished(answer.record, is_replay=True)
     return answer
 
 
-def _event(answer: ClaimAnswer) -> Event:
+def told(answer: ClaimAnswer) -> Event:
     """Return what observers are told about a claim."""
     record: Record = answer.record
     operation, operation_id = record.operation, str(record.record_id)

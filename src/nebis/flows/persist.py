@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nebis.core.answers import (
     Answer,
     ClaimAnswer,
@@ -34,13 +32,13 @@ LOCKED_CLAIM_SECONDS = 0.2
 def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked]:
     """Claim, and repeat the very same claim while its fate is unknown: the store recognises its nonce.
 
-    A definite failure ends it at once: nothing was claimed, so nobody has to be kept waiting.
+    A definite failure of the first try ends it at once: nothing was claimed, so nobody has to be kept waiting.
     """
     answer = yield from _send(
         claim,
         failed_seconds=budget_seconds,
         locked_seconds=min(LOCKED_CLAIM_SECONDS, budget_seconds),
-        gives_up=lambda failure: isinstance(failure, DefiniteFailure),
+        gives_up_at_once=True,
     )
     assert isinstance(answer, Granted | Replay | Running | Reused | Doubtful | Gone | Unreadable | Locked)
     return answer
@@ -54,7 +52,7 @@ def send_owned(verb: OwnerVerb, budget_seconds: float) -> Flow[Kept | Intended |
     """
     try:
         answer = yield from _send(
-            verb, failed_seconds=budget_seconds, locked_seconds=budget_seconds, gives_up=lambda _: False
+            verb, failed_seconds=budget_seconds, locked_seconds=budget_seconds, gives_up_at_once=False
         )
     except StoreFailure as failure:
         yield from KeepTrying(verb)
@@ -66,29 +64,31 @@ def send_owned(verb: OwnerVerb, budget_seconds: float) -> Flow[Kept | Intended |
     return answer
 
 
-def _send(
-    verb: Verb, *, failed_seconds: float, locked_seconds: float, gives_up: Callable[[StoreFailure], bool]
-) -> Flow[Answer | Locked]:
+def _send(verb: Verb, *, failed_seconds: float, locked_seconds: float, gives_up_at_once: bool) -> Flow[Answer | Locked]:
     """Ask, and ask again with the same nonce after anything but an answer; raise or return the last word."""
     began: float | None = None
     pause_seconds = FIRST_PAUSE_SECONDS
+    failure: StoreFailure | None = None
     while True:
-        failure: StoreFailure | None = None
         try:
             answer = yield from Apply(verb)
-        except StoreFailure as caught:
-            if gives_up(caught):
+        except IndefiniteFailure as unknown:
+            failure = unknown
+        except DefiniteFailure as refused:
+            # That this try changed nothing says nothing about an earlier one, which may still land.
+            if gives_up_at_once and failure is None:
                 raise
-            failure, answer = caught, Locked()
-        if not isinstance(answer, Locked):
-            return answer
+            failure = failure or refused
+        else:
+            if not isinstance(answer, Locked):
+                return answer
         now = yield from Elapsed()
         began = now if began is None else began
         budget_seconds = locked_seconds if failure is None else failed_seconds
         if now - began + pause_seconds > budget_seconds:
             if failure is not None:
                 raise failure
-            return answer
+            return Locked()
         yield from Pause(pause_seconds)
         pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 

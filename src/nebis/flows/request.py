@@ -74,7 +74,8 @@ class Failed:
 
     record: Record
     error: Exception
-    is_in_doubt: bool = False
+    doubt_reason: str | None = None
+    """Set if nobody can tell what happened; later callers are told the same reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,22 +7,25 @@ from typing import assert_never
 from nebis.core.answers import Doubtful, Kept, Refusal, Refused, Running
 from nebis.core.record import EffectsMode, Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Complete, Doubt, Release, Suspend, Withdraw
-from nebis.errors import ResultUnstorable
+from nebis.errors import InDoubt, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.persist import send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
-from nebis.ports.asks import Raised, Returned, Tell
+from nebis.ports.asks import Raised, Returned, Settled, Tell
 from nebis.ports.observer import Completed, DoubtRaised, Event, OwnershipLost, Released, Suspended, Withdrawn
 
 DOUBT_HANDLER_RAISED = "handler-raised"
+LONGEST_REASON = 200
+"""A reason is a word for people and metrics; whatever is longer is a payload."""
 
 
-def settle(request: Request, record: Record, end: Returned[object] | Raised) -> Flow[Ending]:
+def settle(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
     """Turn a handler's end into what is stored and what its caller is told."""
+    if isinstance(end, Settled):
+        return Finished(record_id=record.record_id, outcome=end.outcome, is_replay=False)
     if isinstance(end, Returned):
-        return (yield from complete(request, record, _rendered(request, end.value)))
-    error = end.error
-    disposition = request.classify(error)
+        return (yield from complete(request, record, rendered(request, end.value)))
+    error, disposition = _classified(request, end.error)
     match disposition:
         case Disposition.REJECT:
             body = request.encode_rejection(error)
@@ -41,7 +44,16 @@ def settle(request: Request, record: Record, end: Returned[object] | Raised) -> 
             assert_never(disposition)
 
 
-def _rendered(request: Request, value: object) -> Outcome:
+def _classified(request: Request, error: Exception) -> tuple[Exception, Disposition]:
+    """Ask what an exception says. A hook that fails says nothing, and its own error is what its author must see."""
+    try:
+        return error, request.classify(error)
+    except Exception as broken:  # noqa: BLE001 - code of the application; the attempt must end whatever it does.
+        broken.__cause__ = error
+        return broken, Disposition.BY_MODE
+
+
+def rendered(request: Request, value: object) -> Outcome:
     """Render a result once, before anything is stored; one that cannot be kept is a final, honest answer (O6)."""
     try:
         return Outcome(kind=OutcomeKind.SUCCEEDED, body=request.encode(value))
@@ -81,14 +93,21 @@ def _give_back(request: Request, record: Record, error: Exception, verb: Release
 
 
 def _doubt(request: Request, record: Record, error: Exception) -> Flow[Ending]:
-    reason = getattr(error, "reason", None)
-    verb = Doubt(ownership=record.ownership, reason=reason if isinstance(reason, str) else DOUBT_HANDLER_RAISED)
+    verb = Doubt(ownership=record.ownership, reason=_reason(error))
     answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
     if isinstance(answer, Refused):
         return (yield from lost(record, answer))
     event: Event = DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=verb.reason)
     yield from Tell(event)
-    return Failed(record=record, error=error, is_in_doubt=True)
+    return Failed(record=record, error=error, doubt_reason=verb.reason)
+
+
+def _reason(error: Exception) -> str:
+    """Return the handler's own word if it gave one. What other exceptions carry may be somebody's payload (SEC24)."""
+    if not isinstance(error, InDoubt | Retryable):
+        return DOUBT_HANDLER_RAISED
+    # Every store can keep printable text; not every one keeps a NUL or half of a surrogate pair.
+    return "".join(character if character.isprintable() else "?" for character in str(error.reason)[:LONGEST_REASON])
 
 
 def lost(record: Record, refused: Refused) -> Flow[Ending]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nebis.core.answers import Answer, Locked
-from nebis.core.record import Nonce, Record, RecordId
+from nebis.core.record import Nonce, Outcome, Record, RecordId
 from nebis.core.verbs import Verb
 from nebis.flow import Ask
 from nebis.ports.observer import Event
@@ -86,10 +86,58 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class RunHandler(Ask["Returned[object] | Raised"]):
+class Settled:
+    """A handler whose own transaction stored the outcome: there is nothing left to write."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandler(Ask["Returned[object] | Raised | Settled"]):
     """Give the handler its turn, as the owner of this record."""
 
     record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegin(Ask[None]):
+    """Start the transaction of this turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionHold(Ask[Record | Locked | None]):
+    """Lock a record inside the transaction of this turn."""
+
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionApply(Ask[Answer | Locked]):
+    """Apply a verb inside the transaction of this turn."""
+
+    verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIsSame(Ask[bool]):
+    """Ask whether nobody ended the transaction of this turn behind our back."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCommit(Ask[None]):
+    """Commit the transaction of this turn; whoever is cancelled meanwhile is only detached."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRollback(Ask[None]):
+    """Undo the transaction of this turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAlone(Ask[Record | Locked | None]):
+    """Lock and read a record on a new connection, in a transaction of its own: the barrier of a lost COMMIT."""
+
+    identity: bytes
 
 
 @dataclass(frozen=True, slots=True)

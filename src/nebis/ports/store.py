@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
@@ -137,6 +137,14 @@ class Store(Protocol):
         """Count records by state."""
         ...
 
+    def hold(self, identity: bytes) -> Flow[Record | Locked | None]:
+        """Lock a record until the surrounding transaction ends, and read it as it then stands.
+
+        Holding it proves that no earlier transaction on it is still under way, whichever way that one ended: the
+        barrier of a lost COMMIT. Only meaningful inside a transaction; never waits.
+        """
+        ...
+
     def clock(self) -> Flow[int]:
         """Read the store's clock, in microseconds."""
         ...
@@ -149,8 +157,8 @@ class Store(Protocol):
         """Raise `SchemaMismatch` unless this version of the code can work with the schema."""
         ...
 
-    def secrets(self, candidate: bytes) -> Flow[SecretState]:
-        """Read what is known of secrets; `candidate` becomes the generated one if nothing is known at all."""
+    def secrets(self, candidate: bytes | None) -> Flow[SecretState]:
+        """Read what is known of secrets. A `candidate` becomes the generated one if nothing is known at all."""
         ...
 
     def admit_secret(self, check_value: bytes) -> Flow[None]:
@@ -182,6 +190,64 @@ class AsyncSessions(Protocol):
         ...
 
 
+class BlockingTransaction(Protocol):
+    """One transaction on one connection: ours, or the user's own. Never shared between threads."""
+
+    @property
+    def connection(self) -> Any:
+        """Return what the application writes its own rows with."""
+        ...
+
+    def begin(self) -> None:
+        """Start it; raise `MisuseError` for a connection that is already inside one that we could not commit."""
+        ...
+
+    def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow inside it; `Begin` and `Commit` of the flow are this transaction's own."""
+        ...
+
+    def is_same(self) -> bool:
+        """Tell whether the transaction that `begin` started is still the current one: nobody ended it meanwhile."""
+        ...
+
+    def commit(self) -> None:
+        """Commit. Raises `DefiniteFailure` if the store refused, `IndefiniteFailure` for anything else."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo everything; never raises. A connection that cannot even do that is thrown away."""
+        ...
+
+
+class AsyncTransaction(Protocol):
+    """The asyncio twin of `BlockingTransaction`; its commit is shielded from the caller's cancellation."""
+
+    @property
+    def connection(self) -> Any:
+        """Return what the application writes its own rows with."""
+        ...
+
+    async def begin(self) -> None:
+        """Start it; raise `MisuseError` for a connection that is already inside one that we could not commit."""
+        ...
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow inside it; `Begin` and `Commit` of the flow are this transaction's own."""
+        ...
+
+    async def is_same(self) -> bool:
+        """Tell whether the transaction that `begin` started is still the current one: nobody ended it meanwhile."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit. Raises `DefiniteFailure` if the store refused, `IndefiniteFailure` for anything else."""
+        ...
+
+    async def rollback(self) -> None:
+        """Undo everything; never raises. A connection that cannot even do that is thrown away."""
+        ...
+
+
 class Listener(Protocol):
     """A direct connection on which the store says which awaited records moved. A hint: polling is the truth."""
 
@@ -198,6 +264,8 @@ class BlockingBackend:
     sessions: BlockingSessions
     beat: Callable[[], BlockingSessions]
     """Opens the heartbeat's own connection: renewals must not queue behind the work that they keep alive (F095)."""
+    transaction: Callable[[object | None], BlockingTransaction] | None = None
+    """Opens a transaction on a connection of ours (None), or joins the one given; None where the store has none."""
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
     """Calls back with an identity, from a thread of its own; None where the store cannot or must not."""
 
@@ -210,4 +278,5 @@ class AsyncBackend:
     sessions: AsyncSessions
     beat: Callable[[], BlockingSessions]
     """Blocking even here: the heartbeat runs on a thread, since a busy loop must not end a lease (F051)."""
+    transaction: Callable[[object | None], AsyncTransaction] | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Verb
 from nebis.flow import Ask, Flow, drive
 from nebis.ports.asks import (
     Apply,
@@ -34,7 +34,7 @@ from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
 
 T = TypeVar("T")
-Handler = Callable[[Record, Watch], object]
+Handler = Callable[[Record, "BlockingTurn"], object]
 
 
 class BlockingWorld:
@@ -44,7 +44,7 @@ class BlockingWorld:
         self.backend = backend
         self.observers = tuple(observers)
         self.signals = Signals()
-        self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.wake)
+        self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
 
     def run(self, flow: Flow[T], handler: Handler) -> T:
@@ -58,7 +58,7 @@ class BlockingWorld:
     def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
         [answer] = self.backend.sessions.run(self.backend.store.apply([verb]))
-        self.signals.wake(identity_of(verb))
+        self.signals.applied(verb)
         return answer
 
     def close(self) -> None:
@@ -80,6 +80,11 @@ class BlockingTurn:
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
         return _PERFORM[type(ask)](self, ask)
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether another attempt took over."""
+        return self._watch is not None and self._watch.is_lost
 
     def close(self) -> None:
         """End the renewal. The record is not released: whatever was not written is decided by the lease."""
@@ -118,7 +123,7 @@ class BlockingTurn:
     def run_handler(self, ask: RunHandler) -> Returned[object] | Raised:
         assert self._watch is not None  # A handler never runs without a renewal.
         try:
-            return Returned(self._handler(ask.record, self._watch))
+            return Returned(self._handler(ask.record, self))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
             return Raised(error)
 

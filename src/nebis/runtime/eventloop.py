@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Verb
 from nebis.errors import ClaimLost
 from nebis.flow import Ask, Flow, drive_async
 from nebis.ports.asks import (
@@ -35,7 +35,7 @@ from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
 
 T = TypeVar("T")
-AsyncHandler = Callable[[Record, Watch], Awaitable[object]]
+AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 
 
 class AsyncWorld:
@@ -45,7 +45,7 @@ class AsyncWorld:
         self.backend = backend
         self.observers = tuple(observers)
         self.signals = Signals()
-        self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.wake)
+        self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -74,7 +74,7 @@ class AsyncWorld:
     async def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
         [answer] = await self.backend.sessions.run(self.backend.store.apply([verb]))
-        self.signals.wake(identity_of(verb))
+        self.signals.applied(verb)
         return answer
 
     async def close(self) -> None:
@@ -99,6 +99,11 @@ class AsyncTurn:
     async def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
         return await _PERFORM[type(ask)](self, ask)
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether another attempt took over."""
+        return self._watch is not None and self._watch.is_lost
 
     def close(self) -> None:
         """End the renewal. The record is not released: whatever was not written is decided by the lease."""
@@ -153,7 +158,7 @@ class AsyncTurn:
         watch.when_lost(stop)
         self._is_in_handler = True
         try:
-            return Returned(await self._handler(ask.record, watch))
+            return Returned(await self._handler(ask.record, self))
         except asyncio.CancelledError:
             if not watch.is_lost:
                 raise

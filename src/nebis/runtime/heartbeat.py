@@ -58,10 +58,10 @@ class Watch:
 class Heartbeat:
     """Renews every live claim of the process in one batch, and goes on with writes that nobody waits for."""
 
-    def __init__(self, store: Store, connect: Callable[[], BlockingSessions], wake: Callable[[bytes], None]) -> None:
+    def __init__(self, store: Store, connect: Callable[[], BlockingSessions], applied: Callable[[Verb], None]) -> None:
         self._store = store
         self._connect = connect
-        self._wake = wake
+        self._applied = applied
         self._condition = threading.Condition()
         self._watches: set[Watch] = set()
         self._unconfirmed: dict[bytes, Verb] = {}
@@ -122,7 +122,7 @@ class Heartbeat:
                     self._condition.wait(self._seconds_to_next())
                 if self._is_closed:
                     break
-                watches = [watch for watch in self._watches if watch.due <= time.monotonic() and not watch.is_lost]
+                watches = self._due_watches()
                 writes = list(self._unconfirmed.values()) if self._retry_at <= time.monotonic() else []
             try:
                 sessions = sessions or self._connect()
@@ -147,6 +147,12 @@ class Heartbeat:
             times.append(self._retry_at)
         return max(0.0, min(times) - time.monotonic()) if times else None
 
+    def _due_watches(self) -> list[Watch]:
+        """Return what to renew now, an identity at most once: an attempt and its successor may live in one process."""
+        now = time.monotonic()
+        due = {watch.ownership.identity: watch for watch in self._watches if watch.due <= now and not watch.is_lost}
+        return list(due.values())
+
     def _renew(self, sessions: BlockingSessions, watches: list[Watch]) -> None:
         """Renew all in one statement; a record that somebody holds locked is left out and harms nobody."""
         if not watches:
@@ -163,12 +169,19 @@ class Heartbeat:
     def _send(self, sessions: BlockingSessions, writes: list[Verb]) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS
         for verb in writes:
-            [answer] = sessions.run(self._store.apply([verb]))
+            try:
+                [answer] = sessions.run(self._store.apply([verb]))
+            except StoreFailure as failure:
+                # One write that always fails must not stop those behind it (F060).
+                log.warning("a write was not confirmed (%s); trying again", failure.detail)
+                continue
             if isinstance(answer, Locked):
                 continue
             with self._condition:
-                self._unconfirmed.pop(identity_of(verb), None)
-            self._wake(identity_of(verb))
+                # A later write to the same record may have taken its place meanwhile.
+                if self._unconfirmed.get(identity_of(verb)) is verb:
+                    del self._unconfirmed[identity_of(verb)]
+            self._applied(verb)
 
     def _put_off(self, watches: list[Watch]) -> None:
         now = time.monotonic()

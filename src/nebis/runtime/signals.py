@@ -5,6 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from nebis.core.verbs import Complete, Doubt, Release, Resolve, Suspend, Verb, Withdraw, identity_of
+
+ENDINGS = (Complete, Suspend, Release, Withdraw, Doubt, Resolve)
+"""Verbs that a waiter waits for. A claim is none: two waiters would wake each other with every poll."""
+
 
 class Signals:
     """Who waits for which record."""
@@ -30,6 +35,11 @@ class Signals:
                 waiting.remove(wake)
             if not waiting:
                 self._waiting.pop(identity, None)
+
+    def applied(self, verb: Verb) -> None:
+        """Wake those who wait for the record if this verb may have ended its attempt."""
+        if isinstance(verb, ENDINGS):
+            self.wake(identity_of(verb))
 
     def wake(self, identity: bytes) -> None:
         """Call everybody who waits for this record; may be called from any thread."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from nebis.flow import Ask
+from nebis.flow import Ask, Flow
+from nebis.ports.store import StoreFailure
+
+T = TypeVar("T")
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -51,3 +55,17 @@ class Commit(Ask[None]):
 @dataclass(frozen=True, slots=True)
 class Rollback(Ask[None]):
     """Undo the transaction."""
+
+
+def in_transaction(work: Flow[T]) -> Flow[T]:
+    """Do the work in one transaction: what goes wrong in it is undone, what goes wrong in the commit is told as it is."""
+    yield from Begin()
+    try:
+        result = yield from work
+    except Exception:
+        # A connection that cannot even roll back is thrown away by its session; the first failure is the one to tell.
+        with suppress(StoreFailure):
+            yield from Rollback()
+        raise
+    yield from Commit()
+    return result

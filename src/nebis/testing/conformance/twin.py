@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nebis.core.answers import Answer, Locked, Refused
 from nebis.core.record import Fence, Record, State
-from nebis.core.step import Edge
+from nebis.core.step import Edge, Step
 from nebis.core.transitions import transition
 from nebis.core.verbs import AgeingVerb, Expire, Forget, Purge, Verb, identity_of
 from nebis.ports.store import Counts, Scan, Sweep
@@ -24,6 +24,12 @@ class Hit(NamedTuple):
 
     verb: str
     result: str
+
+
+def hit_of(verb: Verb, step: Step[Answer]) -> Hit:
+    """Name what a step was."""
+    result = step.answer.reason if isinstance(step.answer, Refused) else step.edge
+    return Hit(type(verb).__name__, result.value)
 
 
 class Twin:
@@ -90,8 +96,7 @@ class Twin:
         assert answer == step.answer, _story(f"{name} answered differently", step.answer, answer, before=before)
         assert not isinstance(answer, Locked)
         self._keep(identity, step.record)
-        result = step.answer.reason if isinstance(step.answer, Refused) else step.edge
-        self.hits[Hit(name, result.value)] += 1
+        self.hits[hit_of(verb, step)] += 1
         return answer
 
     def _keep(self, identity: bytes, record: Record | None) -> None:
@@ -121,7 +126,11 @@ def tally(records: Sequence[Record], now: int) -> Counts:
 
 def _story(what: str, expected: object, got: object, *, before: Record | None = None) -> str:
     lines = [f"{what} than the state machine:" if before else f"{what}:"]
-    lines += [f"  before   {_shown(before)}", f"  expected {type(expected).__name__}", f"  got      {type(got).__name__}"]
+    lines += [
+        f"  before   {_shown(before)}",
+        f"  expected {type(expected).__name__}",
+        f"  got      {type(got).__name__}",
+    ]
     return "\n".join([*lines, *_differences("", expected, got)])
 
 

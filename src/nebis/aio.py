@@ -1,0 +1,182 @@
+"""The asyncio façade."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
+
+from nebis.answering import Execution, answered
+from nebis.catalogue import Catalogue
+from nebis.core.fingerprint import FingerprintVersions
+from nebis.core.identity import Scope
+from nebis.core.record import EffectsMode, Record, Resource
+from nebis.core.secret import Keyring
+from nebis.declaration import AttemptView, Declaration, PolicyOptions
+from nebis.errors import MisuseError, StoreUnavailable
+from nebis.flow import drive_async
+from nebis.flows.attach import attach_resource
+from nebis.flows.execute import execute
+from nebis.flows.request import Disposition, classify
+from nebis.policy import Policy
+from nebis.ports.store import StoreFailure
+from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
+from nebis.stores import open_async
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class AsyncAttempt(AttemptView):
+    """One try at running an operation, in the hands of its handler."""
+
+    __slots__ = ("_policy", "_turn")
+
+    def __init__(self, record: Record, turn: AsyncTurn, policy: Policy) -> None:
+        super().__init__(record)
+        self._turn = turn
+        self._policy = policy
+
+    @property
+    def lost(self) -> bool:
+        """Tell whether another attempt took over; the handler is then cancelled at its next await."""
+        return self._turn.is_lost
+
+    async def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
+        """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
+        await drive_async(attach_resource(self.record, self._policy, Resource(type=type, id=id)), self._turn.perform)
+
+
+class AsyncOperation(Generic[C, R]):
+    """A function that runs once per key, however often it is called."""
+
+    def __init__(self, nebis: AsyncNebis, declaration: Declaration[C, R], handler: Callable[..., Awaitable[R]]) -> None:
+        functools.update_wrapper(self, handler)
+        self.declaration = declaration
+        self.handler = handler
+        self._nebis = nebis
+
+    @property
+    def name(self) -> str:
+        """Return the name under which records of this operation are stored."""
+        return self.declaration.name
+
+    async def __call__(self, *, key: str, tenant: str, command: C) -> R:
+        """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
+        return (await self.execute(key=key, tenant=tenant, command=command)).result
+
+    async def execute(self, *, key: str, tenant: str, command: C) -> Execution[R]:
+        """Do as a call does, and also say whether the result is a replay and under which id it is known.
+
+        Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
+        """
+        world, keyring = await self._nebis.opened()
+        request = self.declaration.request(keyring, key=key, tenant=tenant, command=command)
+
+        def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
+            if not self.declaration.takes_attempt:
+                return self.handler(command)
+            return self.handler(AsyncAttempt(record, turn, self.declaration.policy), command)
+
+        return answered(self.declaration, await world.run(execute(request), handle))
+
+
+class AsyncDeclares(Protocol):
+    """What `AsyncNebis.operation` returns: a decorator that keeps the types of the function it is put on."""
+
+    @overload
+    def __call__(self, handler: Callable[[AsyncAttempt, C], Awaitable[R]], /) -> AsyncOperation[C, R]: ...
+    @overload
+    def __call__(self, handler: Callable[[C], Awaitable[R]], /) -> AsyncOperation[C, R]: ...
+
+
+class Opened(NamedTuple):
+    """A running world, and where it belongs."""
+
+    process: int
+    loop: asyncio.AbstractEventLoop
+    world: AsyncWorld
+    keyring: Keyring
+
+
+class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
+    """An idempotency store and the operations that it protects, for asyncio code."""
+
+    _opened: Opened | None = None
+    _opening: asyncio.Task[Opened] | None = None
+
+    def operation(
+        self,
+        name: str,
+        *,
+        effects: EffectsMode | None = None,
+        scope: Scope | None = None,
+        fingerprint: FingerprintVersions | None = None,
+        classify: Callable[[Exception], Disposition] = classify,
+        **policy: Unpack[PolicyOptions],
+    ) -> AsyncDeclares:
+        """Declare a coroutine function of (attempt, command) or (command) that runs once per key.
+
+        `effects` has no default: it decides what a crash means. The name is stored with each record and never changes.
+        """
+        declares = self._declares(
+            name,
+            functools.partial(AsyncOperation, self),
+            effects=effects,
+            scope=scope,
+            fingerprint=fingerprint,
+            classify=classify,
+            options=policy,
+        )
+        return cast("AsyncDeclares", declares)
+
+    async def open(self) -> None:
+        """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""
+        await self.opened()
+
+    async def opened(self) -> tuple[AsyncWorld, Keyring]:
+        """Return the running world of this loop; a forked child opens its own (F094)."""
+        opened, loop = self._opened, asyncio.get_running_loop()
+        if opened is not None and opened.loop is loop:
+            return opened.world, opened.keyring
+        if opened is not None and opened.process == os.getpid() and not opened.loop.is_closed():
+            raise MisuseError(
+                "This AsyncNebis is open on another event loop; close it there, or make one for each loop."
+            )
+        if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
+            self._opening = loop.create_task(self._open(loop))
+        opened = await asyncio.shield(self._opening)
+        return opened.world, opened.keyring
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
+        backend = open_async(self._location, **self._store_options)
+        try:
+            keyring = await backend.sessions.run(self._start(backend.store))
+        except StoreFailure as failure:
+            await backend.sessions.close()
+            raise StoreUnavailable(failure.detail) from failure
+        except BaseException:
+            await backend.sessions.close()
+            raise
+        self._opened = Opened(os.getpid(), loop, AsyncWorld(backend, self._observers), keyring)
+        return self._opened
+
+    async def close(self) -> None:
+        """Let running requests end, then stop renewing and close every connection."""
+        opened, self._opened = self._opened, None
+        if opened is not None and opened.process == os.getpid():
+            await opened.world.close()
+
+    async def __aenter__(self) -> Self:
+        """Open the store."""
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        await self.close()

@@ -1,0 +1,111 @@
+"""Turn how a request ended into a result or an error: the only place where answers become exceptions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, assert_never
+
+from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
+from nebis.core.envelope import unseal
+from nebis.core.record import OutcomeKind
+from nebis.declaration import Declaration
+from nebis.errors import (
+    InDoubt,
+    InFlight,
+    KeyExpired,
+    KeyReused,
+    NotConfirmed,
+    OutcomeUnknown,
+    RecordCorrupt,
+    Rejected,
+    ResultUnstorable,
+    StoreUnavailable,
+)
+from nebis.flows.request import Ending, Failed, Finished, Vanished
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+RETRY_AFTER_BOUND_SECONDS = 2.0
+"""Most attempts end long before their lease; whoever comes back a little early is only told again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution(Generic[R]):
+    """A result together with where it came from."""
+
+    result: R = field(repr=False)
+    operation_id: str
+    is_replay: bool
+
+
+def answered(declaration: Declaration[C, R], ending: Ending) -> Execution[R]:
+    """Return the stored result, decoded anew for the first caller too (I4), or raise what the caller must do next."""
+    match ending:
+        case Finished():
+            return _finished(declaration, ending)
+        case Failed():
+            raise _failure(ending)
+        case Running():
+            left_seconds = max(0.05, ending.lease_left_us / 1_000_000)
+            raise InFlight(
+                declaration.name,
+                operation_id=str(ending.record.record_id),
+                retry_after_seconds=min(left_seconds, RETRY_AFTER_BOUND_SECONDS),
+            )
+        case Reused():
+            raise KeyReused(declaration.name)
+        case Doubtful():
+            raise InDoubt(ending.record.doubt_reason or "unknown", operation_id=str(ending.record.record_id))
+        case Gone():
+            raise KeyExpired(declaration.name)
+        case Unreadable():
+            raise StoreUnavailable(
+                f"the record was made with fingerprint version {ending.record.fingerprint_version}, "
+                "which this process does not know"
+            )
+        case Vanished():
+            raise NotConfirmed("another attempt ended this one and its record is no longer there")
+        case _:
+            assert_never(ending)
+
+
+def _finished(declaration: Declaration[C, R], ending: Finished) -> Execution[R]:
+    body = unseal(ending.outcome.body, limit_bytes=max(declaration.policy.result_limit_bytes, 1024 * 1024))
+    match ending.outcome.kind:
+        case OutcomeKind.SUCCEEDED:
+            return Execution(
+                result=declaration.result_codec.decode(body),
+                operation_id=str(ending.record_id),
+                is_replay=ending.is_replay,
+            )
+        case OutcomeKind.REJECTED:
+            told = decode_rejection(body)
+            raise Rejected(told["reason"], detail=told["detail"])
+        case OutcomeKind.UNSTORABLE:
+            raise ResultUnstorable(decode_rejection(body)["detail"])
+        case OutcomeKind.UNKNOWN:
+            raise OutcomeUnknown(declaration.name, str(ending.record_id))
+        case _:
+            assert_never(ending.outcome.kind)
+
+
+def _failure(ending: Failed) -> Exception:
+    """Return the handler's own exception, or the doubt that it left behind."""
+    if ending.doubt_reason is None:
+        return ending.error
+    doubt = InDoubt(ending.doubt_reason, operation_id=str(ending.record.record_id))
+    doubt.__cause__ = ending.error
+    return doubt
+
+
+def decode_rejection(body: bytes) -> dict[str, str]:
+    """Read a stored rejection, or raise `RecordCorrupt`."""
+    try:
+        told = json.loads(body)
+    except ValueError as error:
+        raise RecordCorrupt("a rejection is not JSON") from error
+    if not isinstance(told, dict) or not all(isinstance(told.get(name), str) for name in ("reason", "detail")):
+        raise RecordCorrupt("a rejection has another shape than nebis writes")
+    return told

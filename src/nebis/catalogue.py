@@ -1,0 +1,94 @@
+"""What both façades are made of: where the store is, and which operations it protects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from nebis.core.fingerprint import FingerprintVersions
+from nebis.core.identity import Scope
+from nebis.core.record import EffectsMode
+from nebis.core.secret import Keyring
+from nebis.declaration import Declaration, PolicyOptions, declare
+from nebis.errors import ConfigError
+from nebis.flow import Flow
+from nebis.flows.request import Disposition
+from nebis.flows.start import start
+from nebis.ports.observer import Observer
+from nebis.ports.store import Store
+
+
+class Named(Protocol):
+    """Anything that is registered under a name."""
+
+    @property
+    def name(self) -> str:
+        """Return the name under which records are stored."""
+        ...
+
+
+O = TypeVar("O", bound=Named)  # noqa: E741 - an operation.
+
+
+class Catalogue(Generic[O]):
+    """A store's location and the operations declared on it."""
+
+    def __init__(
+        self,
+        location: object,
+        *,
+        secret: str | None = None,
+        observers: Sequence[Observer] = (),
+        migrate: bool = True,
+        **store_options: Any,
+    ) -> None:
+        """Name the store; it is opened by `with`, by `open()`, or by the first call.
+
+        `secret` (or NEBIS_SECRET) overrides the one that the store keeps for itself. With `migrate=False` the schema
+        is only checked, for processes whose database role may not change it.
+        """
+        self.operations: dict[str, O] = {}
+        self._location = location
+        self._secret = secret
+        self._observers = tuple(observers)
+        self._migrates = migrate
+        self._store_options = store_options
+
+    def _declares(
+        self,
+        name: str,
+        make: Callable[[Declaration[Any, Any], Callable[..., Any]], O],
+        *,
+        effects: EffectsMode | None,
+        scope: Scope | None,
+        fingerprint: FingerprintVersions | None,
+        classify: Callable[[Exception], Disposition],
+        options: PolicyOptions,
+    ) -> Callable[[Callable[..., Any]], O]:
+        """Return the decorator that checks a declaration and registers it."""
+
+        def declares(handler: Callable[..., Any]) -> O:
+            declaration = declare(
+                name,
+                handler,
+                effects=effects,
+                scope=scope,
+                fingerprint=fingerprint,
+                classify_error=classify,
+                options=options,
+            )
+            if name in self.operations:
+                raise ConfigError(
+                    [f"operation {name!r} is declared twice; give each its own name, as records are stored under it"]
+                )
+            self.operations[name] = make(declaration, handler)
+            return self.operations[name]
+
+        return declares
+
+    def _start(self, store: Store) -> Flow[Keyring]:
+        """Return the flow that makes a freshly opened store ready for this process."""
+        text = self._secret if self._secret is not None else os.environ.get("NEBIS_SECRET", "")
+        configured = Keyring.parse(text) if text else None
+        return start(store, configured=configured, candidate=os.urandom(32), migrates=self._migrates)

@@ -1,0 +1,259 @@
+"""What an operation is, apart from how it runs: shared by the blocking and the asyncio façade."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Generic, TypedDict, TypeVar
+from uuid import UUID
+
+from nebis.core.codec import Codec, annotations_of, codec_for
+from nebis.core.envelope import seal
+from nebis.core.fingerprint import FingerprintVersions
+from nebis.core.identity import PerOperation, Scope, identity, scope_name
+from nebis.core.keygrammar import Key, parse_key
+from nebis.core.plain import unknown_fields
+from nebis.core.record import EffectsMode, Nonce, Record, RecordId
+from nebis.core.secret import Keyring
+from nebis.core.verbs import Claim, ExpiredPolicy
+from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, KeyMalformed, MisuseError, Rejected, ResultUnstorable
+from nebis.flows.request import Disposition, Request, classify
+from nebis.keys import weaknesses
+from nebis.policy import EFFECTS_HELP, Policy, Reject, Wait
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+log = logging.getLogger("nebis")
+
+LONGEST_NAME = 100
+LONGEST_TENANT = 255
+
+
+class PolicyOptions(TypedDict, total=False):
+    """What may be chosen per operation; `Policy` says what each means and why its default is what it is."""
+
+    lease: timedelta
+    renewal: timedelta
+    effect_timeout: timedelta
+    in_flight: Reject | Wait
+    waiters_limit: int
+    retention: timedelta
+    metadata_retention: timedelta
+    when_expired: ExpiredPolicy
+    doubt_deadline: timedelta
+    recoveries_limit: int
+    backoff_first: timedelta
+    backoff_longest: timedelta
+    confirm: timedelta
+    command_limit_bytes: int
+    result_limit_bytes: int
+    shortest_key: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration(Generic[C, R]):
+    """A declared kind of thing that must happen once."""
+
+    name: str
+    policy: Policy
+    scope: Scope
+    fingerprints: FingerprintVersions
+    command_codec: Codec[C]
+    result_codec: Codec[R]
+    takes_attempt: bool
+    classify: Callable[[Exception], Disposition] = classify
+    _warned: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def request(self, keyring: Keyring, *, key: str, tenant: str, command: C) -> Request:
+        """Turn a call into what the engine runs, or raise what is wrong with the request."""
+        parsed = parse_key(key)
+        if len(parsed) < self.policy.shortest_key:
+            raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
+        self._warn_of_weakness(parsed)
+        scope = scope_name(self.scope, operation=self.name)
+        secret = keyring.newest
+        found = identity(secret, tenant=checked_tenant(tenant), scope=scope, key=parsed)
+        fingerprints = self.fingerprints.fingerprints(secret, operation=self.name, command=command)
+        stored_command = self.encode_command(command)
+
+        def claim(record_id: RecordId, nonce: bytes) -> Claim:
+            return Claim(
+                identity=found,
+                record_id=record_id,
+                nonce=Nonce(nonce),
+                tenant=tenant,
+                scope=scope,
+                operation=self.name,
+                key=parsed,
+                fingerprints=fingerprints,
+                mode=self.policy.effects,
+                lease_us=self.policy.lease_us,
+                retention=self.policy.kept,
+                when_expired=self.policy.when_expired,
+                will_wait=isinstance(self.policy.in_flight, Wait),
+                command=stored_command,
+            )
+
+        return Request(
+            claim=claim,
+            policy=self.policy,
+            encode=self.encode_result,
+            encode_rejection=encode_rejection,
+            classify=self.classify,
+        )
+
+    def encode_command(self, command: C) -> bytes:
+        """Render the command as it is stored for whoever resumes the operation."""
+        try:
+            body = self.command_codec.encode(command)
+        except ResultUnstorable as error:
+            raise BodyRefused(f"the command does not fit its declared type: {error.detail}") from error
+        if len(body) > self.policy.command_limit_bytes:
+            raise BodyTooLarge(self.policy.command_limit_bytes)
+        return seal(body)
+
+    def encode_result(self, value: Any) -> bytes:
+        """Render a result to its final bytes, or raise `ResultUnstorable`."""
+        body = self.result_codec.encode(value)
+        if len(body) > self.policy.result_limit_bytes:
+            raise ResultUnstorable(f"it has {len(body)} bytes, {self.policy.result_limit_bytes} are allowed")
+        return seal(body)
+
+    def _warn_of_weakness(self, key: Key) -> None:
+        """Say once per kind and operation that clients send keys that will collide or leak; never which."""
+        for weakness in weaknesses(key):
+            if weakness.code not in self._warned:
+                self._warned.add(weakness.code)
+                log.warning(
+                    "%s: clients send weak idempotency keys (%s): %s", self.name, weakness.code, weakness.advice
+                )
+
+
+def encode_rejection(error: Exception) -> bytes:
+    """Render a rejection, or a result that could not be kept, as it is told to every caller."""
+    if isinstance(error, Rejected):
+        told = {"reason": error.reason, "detail": error.detail}
+    else:
+        told = {"reason": "unstorable", "detail": getattr(error, "detail", type(error).__name__)}
+    return seal(json.dumps(told, separators=(",", ":")).encode())
+
+
+def declare(
+    name: str,
+    function: Callable[..., object],
+    *,
+    effects: EffectsMode | None,
+    scope: Scope | None = None,
+    fingerprint: FingerprintVersions | None = None,
+    classify_error: Callable[[Exception], Disposition] = classify,
+    options: PolicyOptions,
+) -> Declaration[Any, Any]:
+    """Check everything about an operation and report all faults at once."""
+    faults = _faults_of_name(name)
+    policy: Policy | None = None
+    if not isinstance(effects, EffectsMode):
+        faults.append(EFFECTS_HELP)
+    else:
+        policy = Policy(effects=effects, **options)
+        faults.extend(policy.faults())
+    hints, parameters = annotations_of(function), list(inspect.signature(function).parameters.values())
+    takes_attempt = len(parameters) == 2
+    if len(parameters) not in (1, 2):
+        faults.append(
+            f"{function.__qualname__} must take (command) or (attempt, command), not {len(parameters)} things"
+        )
+    codecs: list[Codec[Any]] = []
+    command = parameters[-1].name if parameters else "command"
+    for place in (command, "return"):
+        try:
+            codecs.append(
+                codec_for(hints.get(place, inspect.Parameter.empty), where=f"{function.__qualname__} {place}")
+            )
+        except ConfigError as error:
+            faults.extend(error.faults)
+    if fingerprint is not None:
+        faults.extend(_faults_of_rules(fingerprint, hints.get(command)))
+    if faults or policy is None:
+        raise ConfigError([f"operation {name!r}: {fault}" for fault in faults])
+    return Declaration(
+        name=name,
+        policy=policy,
+        scope=scope or PerOperation(),
+        fingerprints=fingerprint or FingerprintVersions(),
+        command_codec=codecs[0],
+        result_codec=codecs[1],
+        takes_attempt=takes_attempt,
+        classify=classify_error,
+    )
+
+
+def _faults_of_name(name: str) -> list[str]:
+    if 1 <= len(name) <= LONGEST_NAME and name.isprintable() and not any(character.isspace() for character in name):
+        return []
+    return [f"a name has 1 to {LONGEST_NAME} visible characters and never changes, as it is stored with each record"]
+
+
+def _faults_of_rules(versions: FingerprintVersions, command: object) -> list[str]:
+    """Find names in fingerprint rules that the command does not have: a typo would make different commands equal."""
+    if not isinstance(command, type):
+        return []
+    return [
+        f"fingerprint rule {rule.version} names {name!r}, which {command.__name__} does not have; correct the name"
+        for rule in versions.rules
+        for name in unknown_fields(command, rule.fields)
+    ]
+
+
+def checked_tenant(tenant: str) -> str:
+    """Return a tenant that can own keys; an empty one would be everybody's (SEC02)."""
+    if not 1 <= len(tenant) <= LONGEST_TENANT or "\x00" in tenant:
+        raise MisuseError(
+            f"A tenant is 1 to {LONGEST_TENANT} characters from verified authentication; "
+            "name one even if there is only one."
+        )
+    return tenant
+
+
+class AttemptView:
+    """What a handler may know of its own attempt. The same on every attempt of a record, but for number and fence."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    @property
+    def operation_id(self) -> str:
+        """Return the public id of the record."""
+        return str(self.record.record_id)
+
+    @property
+    def number(self) -> int:
+        """Return which attempt this is, from 1."""
+        return self.record.attempts
+
+    @property
+    def fence(self) -> int:
+        """Return the number that orders this attempt against all others, for downstreams that compare it."""
+        return self.record.fence
+
+    @property
+    def time(self) -> datetime:
+        """Return when the first attempt claimed, on the store's clock."""
+        return datetime.fromtimestamp(self.record.created_at / 1_000_000, UTC)
+
+    def new_id(self, name: str) -> UUID:
+        """Return an id that every attempt of this record makes alike; another name makes another id."""
+        return derived_uuid(self.record.record_id, name)
+
+
+def derived_uuid(record_id: RecordId, name: str) -> UUID:
+    """Derive an id from a record and a name, stable over attempts and unlike any other."""
+    digest = sha256(b"nebis/new-id/1" + record_id.bytes + name.encode()).digest()
+    return UUID(bytes=digest[:16], version=5)

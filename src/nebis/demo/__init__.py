@@ -1,0 +1,1 @@
+"""One protected endpoint to play with: `make demo`."""

@@ -1,0 +1,24 @@
+"""Write something beside the outcome while an attempt runs."""
+
+from __future__ import annotations
+
+from nebis.core.answers import Refused
+from nebis.core.record import Record, Resource
+from nebis.core.verbs import Attach
+from nebis.errors import ClaimLost
+from nebis.flow import Flow
+from nebis.flows.persist import send_owned
+from nebis.policy import Policy
+from nebis.ports.asks import Tell
+from nebis.ports.observer import OwnershipLost
+
+
+def attach_resource(record: Record, policy: Policy, resource: Resource) -> Flow[None]:
+    """Name what the operation works on, so that people see it while it runs and long after; or raise `ClaimLost`."""
+    verb = Attach(ownership=record.ownership, resource=resource)
+    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    if isinstance(answer, Refused):
+        yield from Tell(
+            OwnershipLost(operation=record.operation, operation_id=str(record.record_id), reason=answer.reason)
+        )
+        raise ClaimLost(record.operation, answer.reason)

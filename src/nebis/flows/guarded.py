@@ -1,0 +1,134 @@
+"""Claim, then guarded transaction: business rows and outcome in one commit, under the record's own row lock."""
+
+from __future__ import annotations
+
+from nebis.core.answers import Kept, Locked, Refusal, Refused
+from nebis.core.record import Outcome, Ownership, Record, State
+from nebis.core.verbs import Complete, Doubt
+from nebis.errors import ClaimLost, NotConfirmed, StoreUnavailable, WriteInDoubt
+from nebis.flow import Flow
+from nebis.flows.persist import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, send_owned
+from nebis.policy import Policy
+from nebis.ports.asks import (
+    Elapsed,
+    HoldAlone,
+    Pause,
+    Tell,
+    TransactionApply,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionHold,
+    TransactionIsSame,
+    TransactionRollback,
+)
+from nebis.ports.observer import Completed, DoubtRaised
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
+
+DOUBT_ENDED_INSIDE = "transaction-ended-inside"
+
+
+def begin_guarded(record: Record, policy: Policy) -> Flow[None]:
+    """Start the transaction by locking the record: the lock is the owner's proof of life while it works.
+
+    Raises `ClaimLost` if another attempt owns the record.
+    """
+    try:
+        yield from TransactionBegin()
+        found = yield from _held(record.identity, policy.confirm.total_seconds())
+    except StoreFailure as failure:
+        yield from TransactionRollback()
+        raise StoreUnavailable(failure.detail) from failure
+    reason = not_mine(found, record.ownership)
+    if reason is not None:
+        yield from TransactionRollback()
+        raise ClaimLost(record.operation, reason)
+
+
+def _held(identity: bytes, budget_seconds: float) -> Flow[Record | None]:
+    """Hold the record; a renewal or a twin's look may hold it for a moment, nobody else may."""
+    began = yield from Elapsed()
+    pause_seconds = FIRST_PAUSE_SECONDS
+    while True:
+        found = yield from TransactionHold(identity)
+        if not isinstance(found, Locked):
+            return found
+        if (yield from Elapsed()) - began > budget_seconds:
+            raise DefiniteFailure("somebody holds the record in an open transaction")
+        yield from Pause(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+
+def not_mine(found: Record | None, ownership: Ownership) -> Refusal | None:
+    """Tell why a record that was read under its lock is not this owner's to finish, or None if it is."""
+    if found is None:
+        return Refusal.ABSENT
+    if found.record_id != ownership.record_id:
+        return Refusal.OTHER_LIFE
+    if found.fence != ownership.fence or found.nonce != ownership.nonce:
+        return Refusal.FENCED
+    return None if found.state is State.IN_PROGRESS else Refusal(found.state.value)
+
+
+def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[None]:
+    """Write the outcome and commit it together with the business rows, or raise; nothing is half done.
+
+    Raises `WriteInDoubt` if somebody ended the transaction inside, `ClaimLost` if the record is no longer ours,
+    `StoreUnavailable` if it is certain that nothing was committed, `NotConfirmed` if that cannot be learnt in time.
+    """
+    if not (yield from TransactionIsSame()):
+        yield from TransactionRollback()
+        yield from _doubt(record, policy)
+        raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
+    verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
+    try:
+        answer = yield from TransactionApply(verb)
+        if not isinstance(answer, Kept):
+            yield from TransactionRollback()
+            reason = answer.reason if isinstance(answer, Refused) else Refusal.FENCED
+            raise ClaimLost(record.operation, reason)
+        yield from TransactionCommit()
+    except IndefiniteFailure as failure:
+        yield from TransactionRollback()
+        yield from _learn(record, policy, failure)
+    except DefiniteFailure as failure:
+        yield from TransactionRollback()
+        raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
+    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
+
+
+def _doubt(record: Record, policy: Policy) -> Flow[None]:
+    """Say, outside the transaction, that some of the rows may be committed and some not."""
+    verb = Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE)
+    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    if isinstance(answer, Kept):
+        yield from Tell(
+            DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=DOUBT_ENDED_INSIDE)
+        )
+
+
+def _learn(record: Record, policy: Policy, failure: StoreFailure) -> Flow[None]:
+    """Learn what became of a COMMIT whose answer was lost; return if it happened, raise if it did not.
+
+    A plain read proves nothing while the old transaction may still be under way. Holding the row does: it ended.
+    """
+    began = yield from Elapsed()
+    pause_seconds = FIRST_PAUSE_SECONDS
+    while (yield from Elapsed()) - began <= policy.confirm.total_seconds():
+        try:
+            found = yield from HoldAlone(record.identity)
+        except StoreFailure:
+            found = Locked()
+        if not isinstance(found, Locked):
+            return _decided(record, found, failure)
+        yield from Pause(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+    raise NotConfirmed(failure.detail) from failure
+
+
+def _decided(record: Record, found: Record | None, failure: StoreFailure) -> None:
+    reason = not_mine(found, record.ownership)
+    if reason is Refusal.COMPLETED:
+        return  # By this very owner: the commit happened, only its answer was lost.
+    if reason is None:
+        raise StoreUnavailable("the COMMIT was lost on its way and nothing was committed") from failure
+    raise ClaimLost(record.operation, reason) from failure

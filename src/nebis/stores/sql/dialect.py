@@ -1,0 +1,100 @@
+"""What differs between the databases that speak SQL: texts, and whether rows are locked one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from nebis.stores.sql.asks import Statement
+from nebis.stores.sql.migrations import Migration, read_migration
+from nebis.stores.sql.statements import checked_schema, read_statements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """Every statement that a SQL store needs, by the name that it has in `statements.sql`."""
+
+    claim: Statement
+    complete: Statement
+    renew: Statement
+    release: Statement
+    read: Statement
+    save: Statement
+    drop_record: Statement
+    save_effect: Statement
+    drop_effect: Statement
+    drop_effects: Statement
+    expire: Statement
+    purge: Statement
+    forget: Statement
+    read_by_id: Statement
+    scan: Statement
+    count: Statement
+    clock: Statement
+    has_migration_table: Statement
+    create_migration_table: Statement
+    read_migrations: Statement
+    write_migration: Statement
+    offer_secret: Statement
+    read_secrets: Statement
+    admit_secret: Statement
+    lock: Statement | None = None
+    """Absent where a transaction locks the whole database: then every decision is already under the lock."""
+    lock_schema: Statement | None = None
+    """Absent for the same reason."""
+    wake: Statement | None = None
+    """Absent where a store cannot call other processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One database's way to say what every SQL store says."""
+
+    name: str
+    statements: Statements
+    migrations: tuple[Migration, ...]
+    create_schema: Statement | None = None
+    """Absent where the tables are in no schema of their own."""
+
+
+@cache
+def sqlite_dialect() -> Dialect:
+    """Return the SQLite dialect."""
+    return _read_dialect("sqlite", schema=None)
+
+
+@cache
+def postgres_dialect(schema: str | None = None) -> Dialect:
+    """Return the Postgres dialect with its tables in `schema`, or wherever the search path leads."""
+    return _read_dialect("postgres", schema=checked_schema(schema))
+
+
+def _read_dialect(name: str, *, schema: str | None) -> Dialect:
+    folder = files("nebis.stores.sql").joinpath(name)
+    sources = sorted(folder.joinpath("migrations").iterdir(), key=_name_of)
+    return Dialect(
+        name=name,
+        statements=Statements(**read_statements(_text_of(folder.joinpath("statements.sql")), schema=schema)),
+        migrations=tuple(
+            read_migration(source.name.removesuffix(".sql"), _text_of(source), schema=schema)
+            for source in sources
+            if source.name.endswith(".sql")
+        ),
+        create_schema=None if schema is None else _create_schema(schema),
+    )
+
+
+def _create_schema(schema: str) -> Statement:
+    # Not IF NOT EXISTS: that demands the right to create schemas even where there is nothing to create (SEC21).
+    text = f'''DO $$ BEGIN IF to_regnamespace('"{schema}"') IS NULL THEN CREATE SCHEMA "{schema}"; END IF; END $$'''
+    return Statement(name="create_schema", text=text, parameters=(), positional=text, pyformat=text)
+
+
+def _name_of(source: Traversable) -> str:
+    return source.name
+
+
+def _text_of(source: Traversable) -> str:
+    return source.read_text(encoding="utf-8")

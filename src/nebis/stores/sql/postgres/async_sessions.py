@@ -1,0 +1,207 @@
+"""Asyncio sessions: connections of our own or borrowed ones, each used by one flow at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Generic, Protocol, TypeVar
+
+from nebis.flow import Ask, Flow, drive_async
+from nebis.ports.store import StoreFailure
+from nebis.stores.sql.postgres.conversation import Conversation, new_conversation
+from nebis.stores.sql.postgres.failures import Trouble, Unreachable, refused_admission
+from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.postgres.startup import Primary, admit
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class AsyncDriver(Protocol[C]):
+    """What sessions need of a driver; the twin of `BlockingDriver`."""
+
+    async def connect(self) -> C:
+        """Open a connection or raise `Unreachable`."""
+        ...
+
+    def is_idle(self, connection: C) -> bool:
+        """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
+        ...
+
+    async def perform(self, connection: C, ask: Ask[Any]) -> Any:
+        """Do one ask of a conversation; raise whatever the driver raises."""
+        ...
+
+    def describe(self, error: Exception) -> Trouble:
+        """Describe what `perform` raised."""
+        ...
+
+    def listen_to_warnings(self, connection: C, conversation: Conversation) -> Any:
+        """Let the conversation hear what the server says unasked; return what `stop_listening` needs."""
+        ...
+
+    def stop_listening(self, connection: C, listening: Any) -> None:
+        """Undo `listen_to_warnings`."""
+        ...
+
+    def discard(self, connection: C) -> None:
+        """Cut the connection, whatever it is doing; never raise, not even when its loop is closed."""
+        ...
+
+
+class AsyncSource(Protocol[C]):
+    """Where connections come from and go back to."""
+
+    is_pinned: bool
+    """Whether its connections already hold our settings."""
+
+    async def take(self) -> C:
+        """Return an idle connection or raise `DefiniteFailure`."""
+        ...
+
+    async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
+        """Take a connection back, or throw a spoilt one away."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is ours."""
+        ...
+
+
+class AsyncSqlSessions(Generic[C]):
+    """Runs flows on the connections of one source, each in a task that no caller can cancel (F017)."""
+
+    def __init__(self, driver: AsyncDriver[C], source: AsyncSource[C], settings: Settings) -> None:
+        self._driver = driver
+        self._source = source
+        self._settings = settings
+        # The loop itself holds tasks only weakly, and a detached one has nobody else.
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow on one connection. Cancelling the caller detaches it and lets the flow finish."""
+        task = asyncio.get_running_loop().create_task(self._run(flow))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Wait for detached flows, then close every connection that is ours."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self._source.close()
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved: a detached flow has nobody left to tell, and the loop would complain.
+
+    async def _run(self, flow: Flow[T]) -> T:
+        connection = await self._source.take()
+        conversation = new_conversation(self._driver, self._settings, is_pinned=self._source.is_pinned)
+        try:
+            return await _converse(self._driver, connection, conversation, flow)
+        finally:
+            await self._source.give_back(connection, is_spoilt=conversation.is_spoilt)
+
+
+class _Home:
+    """The connections of one event loop in one process: they work nowhere else (F094)."""
+
+    def __init__(self, size: int) -> None:
+        self.idle: list[Any] = []
+        self.free = asyncio.Semaphore(size)
+
+
+class OwnAsyncConnections(Generic[C]):
+    """Connections that Nebis opens, when first needed and anew in each process and event loop."""
+
+    def __init__(self, driver: AsyncDriver[C], primary: Primary, settings: Settings, *, size: int) -> None:
+        self.is_pinned = not settings.pooler
+        self._driver = driver
+        self._primary = primary
+        self._settings = settings
+        self._size = size
+        # Entries of a parent process stay referenced, so that nothing ever closes its connections from here.
+        self._homes: dict[tuple[int, asyncio.AbstractEventLoop], _Home] = {}
+        self._is_closed = False
+
+    async def take(self) -> C:
+        """Return an idle connection, the one used last, or open one."""
+        if self._is_closed:
+            raise Unreachable("these connections were closed")
+        home = self._home()
+        try:
+            async with asyncio.timeout(self._settings.acquire_timeout_seconds):
+                await home.free.acquire()
+        except TimeoutError:
+            raise Unreachable(
+                f"all {self._size} connections are busy and none came back "
+                f"within {self._settings.acquire_timeout_seconds:g} s"
+            ) from None
+        try:
+            return self._idle(home) or await self._open()
+        except BaseException:
+            home.free.release()
+            raise
+
+    async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
+        """Keep a connection for the next flow unless it may be in the middle of something."""
+        home = self._home()
+        if is_spoilt or self._is_closed or not self._driver.is_idle(connection):
+            self._driver.discard(connection)
+        else:
+            home.idle.append(connection)
+        home.free.release()
+
+    async def close(self) -> None:
+        """Close all idle connections of this loop, and every other one when it comes back."""
+        self._is_closed = True
+        self._empty(self._home())
+        # A cut transport is closed by the loop a moment later.
+        await asyncio.sleep(0)
+
+    def _home(self) -> _Home:
+        key = (os.getpid(), asyncio.get_running_loop())
+        home = self._homes.get(key)
+        if home is None:
+            self._leave_closed_loops()
+            home = self._homes[key] = _Home(self._size)
+        return home
+
+    def _leave_closed_loops(self) -> None:
+        for pid, loop in list(self._homes):
+            if pid == os.getpid() and loop.is_closed():
+                self._empty(self._homes.pop((pid, loop)))
+
+    def _empty(self, home: _Home) -> None:
+        while home.idle:
+            self._driver.discard(home.idle.pop())
+
+    def _idle(self, home: _Home) -> C | None:
+        while home.idle:
+            connection: C = home.idle.pop()
+            if self._driver.is_idle(connection):
+                return connection
+            self._driver.discard(connection)
+        return None
+
+    async def _open(self) -> C:
+        connection = await self._driver.connect()
+        conversation = new_conversation(self._driver, self._settings, is_pinned=self.is_pinned)
+        try:
+            await _converse(self._driver, connection, conversation, admit(self._primary))
+        except BaseException as error:
+            self._driver.discard(connection)
+            if isinstance(error, StoreFailure):
+                raise refused_admission(error) from None
+            raise
+        return connection
+
+
+async def _converse(driver: AsyncDriver[C], connection: C, conversation: Conversation, flow: Flow[T]) -> T:
+    listening = driver.listen_to_warnings(connection, conversation)
+    try:
+        return await drive_async(conversation.hold(flow), lambda ask: driver.perform(connection, ask))
+    finally:
+        driver.stop_listening(connection, listening)

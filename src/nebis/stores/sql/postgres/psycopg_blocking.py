@@ -1,0 +1,124 @@
+"""PostgreSQL through psycopg 3, blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import psycopg
+import psycopg_pool
+from psycopg.pq import Format
+from psycopg.rows import tuple_row
+
+from nebis.flow import Ask
+from nebis.stores.sql.asks import Row
+from nebis.stores.sql.postgres import psycopg_failures, psycopg_wire
+from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
+from nebis.stores.sql.postgres.failures import Trouble, Unreachable
+from nebis.stores.sql.postgres.location import Location
+from nebis.stores.sql.postgres.settings import Settings
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+
+class BlockingPsycopg:
+    """The blocking half of psycopg, as sessions use it."""
+
+    def __init__(
+        self, location: Location, settings: Settings, *, connect: Callable[[], Connection] | None = None
+    ) -> None:
+        self._location = location
+        self._settings = settings
+        self._connect = connect or self._connect_by_url
+
+    def connect(self) -> Connection:
+        """Open a connection or raise `Unreachable`."""
+        try:
+            connection = self._connect()
+            connection.autocommit = True
+        except psycopg.Error as error:
+            raise psycopg_wire.explain_refusal(self._location, self._settings, error) from None
+        return connection
+
+    def _connect_by_url(self) -> Connection:
+        return psycopg.Connection.connect(**psycopg_wire.connect_arguments(self._location, self._settings))
+
+    def is_idle(self, connection: Connection) -> bool:
+        """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
+        return psycopg_wire.is_idle(connection)
+
+    def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
+        """Do one ask of a conversation."""
+        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        match ask:
+            case Execute():
+                cursor.format = Format.BINARY
+                cursor.execute(psycopg_wire.render(ask), ask.values or None, prepare=bool(ask.values))
+                return _rows(cursor)
+            case Control():
+                return cursor.execute(ask.text).statusmessage
+            case _:
+                raise TypeError(f"psycopg cannot perform {type(ask).__name__}")
+
+    def describe(self, error: Exception) -> Trouble:
+        """Describe what `perform` raised."""
+        return psycopg_failures.describe(error)
+
+    def listen_to_warnings(self, connection: Connection, conversation: Conversation) -> psycopg_wire.NoticeHandler:
+        """Let the conversation hear what the server says unasked."""
+        return psycopg_wire.hear_notices(connection, conversation)
+
+    def stop_listening(self, connection: Connection, listening: psycopg_wire.NoticeHandler) -> None:
+        """Undo `listen_to_warnings`."""
+        connection.remove_notice_handler(listening)
+
+    def discard(self, connection: Connection) -> None:
+        """Cut the connection, whatever it is doing."""
+        psycopg_wire.cut(connection)
+
+
+def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    if cursor.description is None:
+        return []
+    try:
+        return cursor.fetchall()
+    except Exception as error:
+        raise psycopg_failures.Unreadable(type(error).__name__) from None
+
+
+class BorrowedPsycopgPool:
+    """A `psycopg_pool.ConnectionPool` that belongs to the application, with whatever settings it has."""
+
+    is_pinned = False
+
+    def __init__(self, pool: psycopg_pool.ConnectionPool[Any], settings: Settings) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._had_autocommit: dict[int, bool] = {}
+
+    def take(self) -> Connection:
+        """Return an idle connection; those that are not idle are thrown away."""
+        while True:
+            try:
+                connection: Connection = self._pool.getconn(timeout=self._settings.acquire_timeout_seconds)
+            except psycopg.Error as error:
+                raise Unreachable(f"the pool gave no connection ({type(error).__name__})") from None
+            if psycopg_wire.is_idle(connection):
+                break
+            self.give_back(connection, is_spoilt=True)
+        # Otherwise psycopg would send a BEGIN of its own before the first statement.
+        self._had_autocommit[id(connection)] = connection.autocommit
+        connection.autocommit = True
+        return connection
+
+    def give_back(self, connection: Connection, *, is_spoilt: bool) -> None:
+        """Return a connection as it was, or in a state in which the pool replaces it."""
+        had_autocommit = self._had_autocommit.pop(id(connection), True)
+        if is_spoilt or not psycopg_wire.is_idle(connection):
+            psycopg_wire.cut(connection)
+        else:
+            connection.autocommit = had_autocommit
+        self._pool.putconn(connection)
+
+    def close(self) -> None:
+        """Leave the pool to its owner."""

@@ -1,0 +1,392 @@
+-- Every statement of the Postgres store. Plural ones take one array per column and answer one row per member that
+-- they changed; who is not answered is read and decided by the state machine.
+-- Time is clock_timestamp(), read once per statement: now() stands still inside a transaction (F025).
+-- Nothing but `claim` ever waits for a row: rows are picked with SKIP LOCKED, so that one open transaction of one
+-- user does not delay the others in the batch, and so that no two batches can wait for each other.
+
+-- fragment: now
+COALESCE(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+
+-- fragment: record_columns
+record.identity, record.record_id, record.tenant, record.scope, record.operation, record.key, record.fingerprint,
+record.fingerprint_version, record.mode, record.state, record.fence, record.nonce, record.lease_until,
+record.attempts, record.recoveries, record.is_dirty, record.is_awaited, record.created_at, record.completed_at,
+record.expires_at, record.forget_at, record.doubt_since, record.doubt_reason, record.rejection, record.outcome_kind,
+record.outcome, record.resource_type, record.resource_id, record.command
+
+-- fragment: effect_columns
+effect.name, effect.effect_class, effect.derived_key, effect.digest, effect.is_outstanding, effect.recall_until,
+effect.verdict, effect.result
+
+-- fragment: owner_columns
+:identity::bytea[], :record_id::uuid[], :fence::bigint[], :nonce::bytea[]
+
+-- fragment: is_owner
+-- I2: only the newest fence of this very life writes.
+record.identity = member.identity
+AND record.record_id = member.record_id
+AND record.fence = member.fence
+AND record.nonce = member.nonce
+
+-- name: claim
+-- Begins the first life of a key: exactly what `first_life` says. Sorted, because it waits for whoever is inserting
+-- the same key, and two batches that wait in different orders would wait for ever.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+INSERT INTO nebis_record AS record (
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
+    lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
+)
+SELECT
+    member.identity, member.record_id, member.tenant, member.scope, member.operation, member.key,
+    member.fingerprint, member.fingerprint_version, member.mode, 'P', nextval('nebis_fence'), member.nonce,
+    clock.now + member.lease_us, 1, 0, member.mode = 'O', FALSE, clock.now,
+    clock.now + member.outcome_us, clock.now + member.outcome_us + member.metadata_us, member.command
+FROM clock
+CROSS JOIN unnest(
+    :identity::bytea[], :record_id::uuid[], :tenant::text[], :scope::text[], :operation::text[], :key::text[],
+    :fingerprint::bytea[], :fingerprint_version::smallint[], :mode::text[], :nonce::bytea[], :lease_us::bigint[],
+    :outcome_us::bigint[], :metadata_us::bigint[], :command::bytea[]
+) WITH ORDINALITY AS member (
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
+    outcome_us, metadata_us, command, position
+)
+ORDER BY member.position
+ON CONFLICT (identity) DO NOTHING
+RETURNING record.identity, record.fence, record.created_at;
+
+-- name: complete
+-- The lease is not asked: a late owner that nobody fenced holds the truth.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+held AS MATERIALIZED (
+    SELECT member.*, record.is_awaited
+    FROM unnest(
+        {owner_columns}, :outcome_kind::text[], :outcome::bytea[], :outcome_us::bigint[], :forget_us::bigint[],
+        :resource_type::text[], :resource_id::text[]
+    ) AS member (
+        identity, record_id, fence, nonce, outcome_kind, outcome, outcome_us, forget_us, resource_type, resource_id
+    )
+    JOIN nebis_record AS record ON {is_owner}
+    WHERE record.state IN ('P', 'D')
+        AND record.open_effect IS NULL
+        AND (record.rejection IS NULL OR member.outcome_kind = 'R')
+    FOR NO KEY UPDATE OF record SKIP LOCKED
+)
+UPDATE nebis_record AS record
+SET state = 'C',
+    is_dirty = FALSE,
+    is_awaited = FALSE,
+    completed_at = clock.now,
+    expires_at = GREATEST(record.expires_at, clock.now + held.outcome_us),
+    forget_at = GREATEST(
+        record.forget_at, GREATEST(record.expires_at, clock.now + held.outcome_us) + held.forget_us
+    ),
+    doubt_since = NULL,
+    doubt_reason = NULL,
+    rejection = NULL,
+    outcome_kind = held.outcome_kind,
+    outcome = held.outcome,
+    resource_type = COALESCE(held.resource_type, record.resource_type),
+    resource_id = COALESCE(held.resource_id, record.resource_id),
+    command = NULL
+FROM held
+CROSS JOIN clock
+WHERE record.identity = held.identity
+RETURNING
+    record.identity,
+    CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken;
+
+-- name: renew
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+held AS MATERIALIZED (
+    SELECT member.*
+    FROM unnest({owner_columns}, :lease_us::bigint[]) AS member (identity, record_id, fence, nonce, lease_us)
+    JOIN nebis_record AS record ON {is_owner}
+    WHERE record.state = 'P'
+    FOR NO KEY UPDATE OF record SKIP LOCKED
+)
+UPDATE nebis_record AS record
+SET lease_until = GREATEST(record.lease_until, clock.now + held.lease_us)
+FROM held
+CROSS JOIN clock
+WHERE record.identity = held.identity
+RETURNING record.identity;
+
+-- name: release
+-- Never when dirty (F076).
+WITH held AS MATERIALIZED (
+    SELECT member.identity, record.is_awaited
+    FROM unnest({owner_columns}) AS member (identity, record_id, fence, nonce)
+    JOIN nebis_record AS record ON {is_owner}
+    WHERE record.state = 'P'
+        AND NOT record.is_dirty
+    FOR NO KEY UPDATE OF record SKIP LOCKED
+)
+UPDATE nebis_record AS record
+SET state = 'A',
+    is_awaited = FALSE
+FROM held
+WHERE record.identity = held.identity
+RETURNING
+    record.identity,
+    CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken;
+
+-- name: read
+-- One row per member and effect; a member without a record still gets a row, with the clock on it. The last column
+-- stands in for a fence where nothing is locked yet: a decision that would use it is taken again under the lock.
+SELECT {record_columns}, {effect_columns}, member.identity, clock.now, COALESCE(record.fence, 0) + 1
+FROM (SELECT {now} AS now OFFSET 0) AS clock
+CROSS JOIN unnest(:identity::bytea[]) AS member (identity)
+LEFT JOIN nebis_record AS record ON record.identity = member.identity
+LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+ORDER BY member.identity, effect.ordinal;
+
+-- name: lock
+-- Locks what can be locked at once and draws a fence for each: after the lock, so that it is higher than any that
+-- the record ever had (I10). Effects are read by the next statement, whose snapshot is newer than the lock.
+WITH held AS MATERIALIZED (
+    SELECT record.identity
+    FROM unnest(:identity::bytea[]) AS member (identity)
+    JOIN nebis_record AS record ON record.identity = member.identity
+    FOR NO KEY UPDATE OF record SKIP LOCKED
+)
+SELECT held.identity, nextval('nebis_fence')
+FROM held;
+
+-- name: save
+-- Writes a whole record back, under the lock. The old life and fence are guarded all the same.
+UPDATE nebis_record AS record
+SET record_id = member.record_id,
+    tenant = member.tenant,
+    scope = member.scope,
+    operation = member.operation,
+    key = member.key,
+    fingerprint = member.fingerprint,
+    fingerprint_version = member.fingerprint_version,
+    mode = member.mode,
+    state = member.state,
+    fence = member.fence,
+    nonce = member.nonce,
+    lease_until = member.lease_until,
+    attempts = member.attempts,
+    recoveries = member.recoveries,
+    is_dirty = member.is_dirty,
+    is_awaited = member.is_awaited,
+    created_at = member.created_at,
+    completed_at = member.completed_at,
+    expires_at = member.expires_at,
+    forget_at = member.forget_at,
+    doubt_since = member.doubt_since,
+    doubt_reason = member.doubt_reason,
+    rejection = member.rejection,
+    outcome_kind = member.outcome_kind,
+    outcome = member.outcome,
+    resource_type = member.resource_type,
+    resource_id = member.resource_id,
+    command = member.command,
+    open_effect = member.open_effect
+FROM unnest(
+    :identity::bytea[], :old_record_id::uuid[], :old_fence::bigint[], :record_id::uuid[], :tenant::text[],
+    :scope::text[], :operation::text[], :key::text[], :fingerprint::bytea[], :fingerprint_version::smallint[],
+    :mode::text[], :state::text[], :fence::bigint[], :nonce::bytea[], :lease_until::bigint[], :attempts::integer[],
+    :recoveries::integer[], :is_dirty::boolean[], :is_awaited::boolean[], :created_at::bigint[],
+    :completed_at::bigint[], :expires_at::bigint[], :forget_at::bigint[], :doubt_since::bigint[],
+    :doubt_reason::text[], :rejection::bytea[], :outcome_kind::text[], :outcome::bytea[], :resource_type::text[],
+    :resource_id::text[], :command::bytea[], :open_effect::text[]
+) AS member (
+    identity, old_record_id, old_fence, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version,
+    mode, state, fence, nonce, lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, completed_at,
+    expires_at, forget_at, doubt_since, doubt_reason, rejection, outcome_kind, outcome, resource_type, resource_id,
+    command, open_effect
+)
+WHERE record.identity = member.identity
+    AND record.record_id = member.old_record_id
+    AND record.fence = member.old_fence
+RETURNING record.identity;
+
+-- name: drop_record
+DELETE FROM nebis_record AS record
+USING unnest(:identity::bytea[], :old_record_id::uuid[], :old_fence::bigint[])
+    AS member (identity, old_record_id, old_fence)
+WHERE record.identity = member.identity
+    AND record.record_id = member.old_record_id
+    AND record.fence = member.old_fence
+RETURNING record.identity;
+
+-- name: save_effect
+INSERT INTO nebis_effect (
+    record_id, ordinal, name, effect_class, derived_key, digest, is_outstanding, recall_until, verdict, result
+)
+SELECT member.*
+FROM unnest(
+    :record_id::uuid[], :ordinal::integer[], :name::text[], :effect_class::text[], :derived_key::text[],
+    :digest::bytea[], :is_outstanding::boolean[], :recall_until::bigint[], :verdict::text[], :result::bytea[]
+) AS member (
+    record_id, ordinal, name, effect_class, derived_key, digest, is_outstanding, recall_until, verdict, result
+)
+ON CONFLICT (record_id, name) DO UPDATE
+SET ordinal = excluded.ordinal,
+    effect_class = excluded.effect_class,
+    derived_key = excluded.derived_key,
+    digest = excluded.digest,
+    is_outstanding = excluded.is_outstanding,
+    recall_until = excluded.recall_until,
+    verdict = excluded.verdict,
+    result = excluded.result
+RETURNING record_id;
+
+-- name: drop_effect
+DELETE FROM nebis_effect AS effect
+USING unnest(:record_id::uuid[], :name::text[]) AS member (record_id, name)
+WHERE effect.record_id = member.record_id
+    AND effect.name = member.name
+RETURNING effect.record_id;
+
+-- name: drop_effects
+DELETE FROM nebis_effect AS effect
+USING unnest(:record_id::uuid[]) AS member (record_id)
+WHERE effect.record_id = member.record_id
+RETURNING effect.record_id;
+
+-- name: wake
+-- A hint for those who wait in other processes, delivered when the transaction commits.
+SELECT pg_notify('nebis', encode(member.identity, 'hex'))::text
+FROM unnest(:identity::bytea[]) AS member (identity);
+
+-- name: expire
+-- I9: neither this nor the next two can see a record that is in progress or in doubt.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+due AS MATERIALIZED (
+    SELECT record.identity
+    FROM nebis_record AS record
+    CROSS JOIN clock
+    WHERE record.state = 'C'
+        AND record.expires_at <= clock.now
+    LIMIT :limit::bigint
+    FOR NO KEY UPDATE OF record SKIP LOCKED
+)
+UPDATE nebis_record AS record
+SET state = 'E',
+    outcome = NULL,
+    open_effect = NULL
+FROM due
+WHERE record.identity = due.identity
+RETURNING record.record_id;
+
+-- name: purge
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+due AS MATERIALIZED (
+    SELECT record.identity
+    FROM nebis_record AS record
+    CROSS JOIN clock
+    WHERE record.state = 'A'
+        AND record.expires_at <= clock.now
+    LIMIT :limit::bigint
+    FOR UPDATE OF record SKIP LOCKED
+)
+DELETE FROM nebis_record AS record
+USING due
+WHERE record.identity = due.identity
+RETURNING record.record_id;
+
+-- name: forget
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+due AS MATERIALIZED (
+    SELECT record.identity
+    FROM nebis_record AS record
+    CROSS JOIN clock
+    WHERE record.state = 'E'
+        AND record.forget_at <= clock.now
+    LIMIT :limit::bigint
+    FOR UPDATE OF record SKIP LOCKED
+)
+DELETE FROM nebis_record AS record
+USING due
+WHERE record.identity = due.identity
+RETURNING record.record_id;
+
+-- name: read_by_id
+SELECT {record_columns}, {effect_columns}
+FROM nebis_record AS record
+LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+WHERE record.record_id = :record_id::uuid
+ORDER BY effect.ordinal;
+
+-- name: scan
+WITH page AS MATERIALIZED (
+    SELECT record.*
+    FROM nebis_record AS record
+    CROSS JOIN (SELECT {now} AS now OFFSET 0) AS clock
+    WHERE (:states::text IS NULL OR strpos(:states::text, record.state) > 0)
+        AND (:tenant::text IS NULL OR record.tenant = :tenant::text)
+        AND (:operation::text IS NULL OR record.operation = :operation::text)
+        AND (:resource_type::text IS NULL OR record.resource_type = :resource_type::text)
+        AND (:resource_id::text IS NULL OR record.resource_id = :resource_id::text)
+        AND (NOT :lapsed_only::boolean OR (record.state = 'P' AND record.lease_until <= clock.now))
+        AND (:created_before::bigint IS NULL OR record.created_at < :created_before::bigint)
+        AND (
+            :after_identity::bytea IS NULL
+            OR (record.lease_until, record.identity) > (:after_lease::bigint, :after_identity::bytea)
+        )
+    ORDER BY record.lease_until, record.identity
+    LIMIT :limit::bigint
+)
+SELECT {record_columns}, {effect_columns}
+FROM page AS record
+LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+ORDER BY record.lease_until, record.identity, effect.ordinal;
+
+-- name: count
+SELECT
+    record.state,
+    count(*),
+    count(*) FILTER (WHERE record.state = 'P' AND record.lease_until <= clock.now),
+    max(clock.now) - min(record.created_at),
+    max(clock.now) - min(record.doubt_since)
+FROM (SELECT {now} AS now OFFSET 0) AS clock
+CROSS JOIN nebis_record AS record
+GROUP BY record.state;
+
+-- name: clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- name: lock_schema
+-- Held until the transaction ends; the number is arbitrary, but must never change: every version of Nebis that starts
+-- at the same moment has to wait for the same lock.
+SELECT pg_advisory_xact_lock(5279152690271)::text;
+
+-- name: has_migration_table
+SELECT to_regclass('nebis_migration') IS NOT NULL;
+
+-- name: create_migration_table
+CREATE TABLE IF NOT EXISTS nebis_migration (
+    name       text   NOT NULL,
+    checksum   text   NOT NULL,
+    applied_at bigint NOT NULL,
+    CONSTRAINT migration_name_is_unique PRIMARY KEY (name)
+);
+
+-- name: read_migrations
+SELECT name, checksum
+FROM nebis_migration
+ORDER BY name;
+
+-- name: write_migration
+INSERT INTO nebis_migration (name, checksum, applied_at)
+VALUES (:name::text, :checksum::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+
+-- name: offer_secret
+-- Only where nothing is known of any secret: a second one would forget every key.
+INSERT INTO nebis_meta (name, value)
+SELECT 'secret', :candidate::bytea
+WHERE NOT EXISTS (SELECT FROM nebis_meta WHERE name = 'secret' OR starts_with(name, 'secret-check:'))
+ON CONFLICT (name) DO NOTHING;
+
+-- name: read_secrets
+SELECT name, value
+FROM nebis_meta
+WHERE name = 'secret' OR starts_with(name, 'secret-check:');
+
+-- name: admit_secret
+INSERT INTO nebis_meta (name, value)
+VALUES ('secret-check:' || encode(:check_value::bytea, 'hex'), :check_value::bytea)
+ON CONFLICT (name) DO NOTHING;

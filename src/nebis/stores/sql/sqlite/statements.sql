@@ -1,0 +1,277 @@
+-- Every statement of the SQLite store. Plural ones run once per member. They always run between BEGIN IMMEDIATE and
+-- COMMIT, so nobody else writes between them and no row needs a lock of its own.
+-- 'now' stands still within one run of a statement, however often it is written.
+
+-- fragment: now
+COALESCE(:now, CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER))
+
+-- fragment: record_columns
+record.identity, record.record_id, record.tenant, record.scope, record.operation, record.key, record.fingerprint,
+record.fingerprint_version, record.mode, record.state, record.fence, record.nonce, record.lease_until,
+record.attempts, record.recoveries, record.is_dirty, record.is_awaited, record.created_at, record.completed_at,
+record.expires_at, record.forget_at, record.doubt_since, record.doubt_reason, record.rejection, record.outcome_kind,
+record.outcome, record.resource_type, record.resource_id, record.command
+
+-- fragment: effect_columns
+effect.name, effect.effect_class, effect.derived_key, effect.digest, effect.is_outstanding, effect.recall_until,
+effect.verdict, effect.result
+
+-- fragment: is_owner
+-- I2: only the newest fence of this very life writes.
+identity = :identity
+AND record_id = :record_id
+AND fence = :fence
+AND nonce = :nonce
+
+-- name: claim
+-- Begins the first life of a key: exactly what `first_life` says. A trigger moves the fence counter on.
+INSERT INTO nebis_record (
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
+    lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
+)
+VALUES (
+    :identity, :record_id, :tenant, :scope, :operation, :key, :fingerprint, :fingerprint_version, :mode, 'P',
+    (SELECT last + 1 FROM nebis_fence), :nonce, {now} + :lease_us, 1, 0, :mode = 'O', FALSE, {now},
+    {now} + :outcome_us, {now} + :outcome_us + :metadata_us, :command
+)
+ON CONFLICT (identity) DO NOTHING
+RETURNING identity, fence, created_at;
+
+-- name: complete
+-- The lease is not asked: a late owner that nobody fenced holds the truth.
+UPDATE nebis_record
+SET state = 'C',
+    is_dirty = FALSE,
+    is_awaited = FALSE,
+    completed_at = {now},
+    expires_at = max(expires_at, {now} + :outcome_us),
+    forget_at = max(forget_at, max(expires_at, {now} + :outcome_us) + :forget_us),
+    doubt_since = NULL,
+    doubt_reason = NULL,
+    rejection = NULL,
+    outcome_kind = :outcome_kind,
+    outcome = :outcome,
+    resource_type = COALESCE(:resource_type, resource_type),
+    resource_id = COALESCE(:resource_id, resource_id),
+    command = NULL
+WHERE {is_owner}
+    AND state IN ('P', 'D')
+    AND open_effect IS NULL
+    AND (rejection IS NULL OR :outcome_kind = 'R')
+RETURNING identity;
+
+-- name: renew
+UPDATE nebis_record
+SET lease_until = max(lease_until, {now} + :lease_us)
+WHERE {is_owner}
+    AND state = 'P'
+RETURNING identity;
+
+-- name: release
+-- Never when dirty (F076).
+UPDATE nebis_record
+SET state = 'A',
+    is_awaited = FALSE
+WHERE {is_owner}
+    AND state = 'P'
+    AND NOT is_dirty
+RETURNING identity;
+
+-- name: read
+-- One row per effect; a member without a record still gets a row, with the clock on it. The fence is the next unused
+-- one for this member; nobody else can take it before this transaction ends.
+SELECT
+    {record_columns}, {effect_columns}, member.identity, {now}, (SELECT last FROM nebis_fence) + :position
+FROM (SELECT :identity AS identity) AS member
+LEFT JOIN nebis_record AS record ON record.identity = member.identity
+LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+ORDER BY effect.ordinal;
+
+-- name: save
+-- Writes a whole record back. The old life and fence are guarded although the write lock is held.
+UPDATE nebis_record
+SET record_id = :record_id,
+    tenant = :tenant,
+    scope = :scope,
+    operation = :operation,
+    key = :key,
+    fingerprint = :fingerprint,
+    fingerprint_version = :fingerprint_version,
+    mode = :mode,
+    state = :state,
+    fence = :fence,
+    nonce = :nonce,
+    lease_until = :lease_until,
+    attempts = :attempts,
+    recoveries = :recoveries,
+    is_dirty = :is_dirty,
+    is_awaited = :is_awaited,
+    created_at = :created_at,
+    completed_at = :completed_at,
+    expires_at = :expires_at,
+    forget_at = :forget_at,
+    doubt_since = :doubt_since,
+    doubt_reason = :doubt_reason,
+    rejection = :rejection,
+    outcome_kind = :outcome_kind,
+    outcome = :outcome,
+    resource_type = :resource_type,
+    resource_id = :resource_id,
+    command = :command,
+    open_effect = :open_effect
+WHERE identity = :identity
+    AND record_id = :old_record_id
+    AND fence = :old_fence
+RETURNING identity;
+
+-- name: drop_record
+DELETE FROM nebis_record
+WHERE identity = :identity
+    AND record_id = :old_record_id
+    AND fence = :old_fence
+RETURNING identity;
+
+-- name: save_effect
+INSERT INTO nebis_effect (
+    record_id, ordinal, name, effect_class, derived_key, digest, is_outstanding, recall_until, verdict, result
+)
+VALUES (
+    :record_id, :ordinal, :name, :effect_class, :derived_key, :digest, :is_outstanding, :recall_until, :verdict, :result
+)
+ON CONFLICT (record_id, name) DO UPDATE
+SET ordinal = excluded.ordinal,
+    effect_class = excluded.effect_class,
+    derived_key = excluded.derived_key,
+    digest = excluded.digest,
+    is_outstanding = excluded.is_outstanding,
+    recall_until = excluded.recall_until,
+    verdict = excluded.verdict,
+    result = excluded.result
+RETURNING record_id;
+
+-- name: drop_effect
+DELETE FROM nebis_effect
+WHERE record_id = :record_id
+    AND name = :name
+RETURNING record_id;
+
+-- name: drop_effects
+DELETE FROM nebis_effect
+WHERE record_id = :record_id
+RETURNING record_id;
+
+-- name: expire
+-- I9: neither this nor the next two can see a record that is in progress or in doubt.
+UPDATE nebis_record
+SET state = 'E',
+    outcome = NULL,
+    open_effect = NULL
+WHERE identity IN (
+    SELECT due.identity
+    FROM nebis_record AS due
+    WHERE due.state = 'C'
+        AND due.expires_at <= {now}
+    LIMIT :limit
+)
+RETURNING record_id;
+
+-- name: purge
+DELETE FROM nebis_record
+WHERE identity IN (
+    SELECT due.identity
+    FROM nebis_record AS due
+    WHERE due.state = 'A'
+        AND due.expires_at <= {now}
+    LIMIT :limit
+)
+RETURNING record_id;
+
+-- name: forget
+DELETE FROM nebis_record
+WHERE identity IN (
+    SELECT due.identity
+    FROM nebis_record AS due
+    WHERE due.state = 'E'
+        AND due.forget_at <= {now}
+    LIMIT :limit
+)
+RETURNING record_id;
+
+-- name: read_by_id
+SELECT {record_columns}, {effect_columns}
+FROM nebis_record AS record
+LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+WHERE record.record_id = :record_id
+ORDER BY effect.ordinal;
+
+-- name: scan
+WITH page AS (
+    SELECT *
+    FROM nebis_record AS found
+    WHERE (:states IS NULL OR instr(:states, found.state) > 0)
+        AND (:tenant IS NULL OR found.tenant = :tenant)
+        AND (:operation IS NULL OR found.operation = :operation)
+        AND (:resource_type IS NULL OR found.resource_type = :resource_type)
+        AND (:resource_id IS NULL OR found.resource_id = :resource_id)
+        AND (NOT :lapsed_only OR (found.state = 'P' AND found.lease_until <= {now}))
+        AND (:created_before IS NULL OR found.created_at < :created_before)
+        AND (:after_identity IS NULL OR (found.lease_until, found.identity) > (:after_lease, :after_identity))
+    ORDER BY found.lease_until, found.identity
+    LIMIT :limit
+)
+SELECT {record_columns}, {effect_columns}
+FROM page AS record
+LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+ORDER BY record.lease_until, record.identity, effect.ordinal;
+
+-- name: count
+SELECT
+    state,
+    count(*),
+    count(*) FILTER (WHERE state = 'P' AND lease_until <= {now}),
+    {now} - min(created_at),
+    {now} - min(doubt_since)
+FROM nebis_record
+GROUP BY state;
+
+-- name: clock
+SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER);
+
+-- name: has_migration_table
+SELECT count(*)
+FROM sqlite_schema
+WHERE type = 'table'
+    AND name = 'nebis_migration';
+
+-- name: create_migration_table
+CREATE TABLE IF NOT EXISTS nebis_migration (
+    name       TEXT    NOT NULL,
+    checksum   TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL,
+    CONSTRAINT migration_name_is_unique PRIMARY KEY (name)
+) STRICT;
+
+-- name: read_migrations
+SELECT name, checksum
+FROM nebis_migration
+ORDER BY name;
+
+-- name: write_migration
+INSERT INTO nebis_migration (name, checksum, applied_at)
+VALUES (:name, :checksum, CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER));
+
+-- name: offer_secret
+-- Only where nothing is known of any secret: a second one would forget every key.
+INSERT INTO nebis_meta (name, value)
+SELECT 'secret', :candidate
+WHERE NOT EXISTS (SELECT 1 FROM nebis_meta WHERE name = 'secret' OR name GLOB 'secret-check:*');
+
+-- name: read_secrets
+SELECT name, value
+FROM nebis_meta
+WHERE name = 'secret' OR name GLOB 'secret-check:*';
+
+-- name: admit_secret
+INSERT INTO nebis_meta (name, value)
+VALUES ('secret-check:' || lower(hex(:check_value)), :check_value)
+ON CONFLICT (name) DO NOTHING;

@@ -1,0 +1,98 @@
+"""Reads `.sql` files: named blocks, shared fragments, `:name` parameters and the schema that tables live in.
+
+A block begins with `-- name: x` and is one statement. A block that begins with `-- fragment: x` is text that other
+blocks of the same file repeat as `{x}`. Everything before the first block is commentary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from nebis.errors import ConfigError
+from nebis.stores.sql.asks import Statement
+
+_HEADER = re.compile(r"^-- (?P<kind>name|fragment): (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_TOKEN = re.compile(
+    r"""
+      (?P<comment>--[^\n]*|/\*.*?\*/)
+    | (?P<verbatim>'(?:[^']|'')*' | "[^"]*" | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | ::)
+    | :(?P<parameter>[a-z_][a-z0-9_]*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+# Indexes cannot be named with a schema; they are written in double quotes, which keeps them as they are.
+_RELATION = re.compile(r'"[^"]*"|\bnebis_\w+')
+
+
+def checked_schema(schema: str | None) -> str | None:
+    """Return the schema's name if it needs no escaping anywhere; otherwise raise `ConfigError` (SEC20)."""
+    if schema is not None and not _SCHEMA_NAME.fullmatch(schema):
+        raise ConfigError(
+            [f"schema {schema[:80]!r} is not a plain name; use letters, digits and underscores, at most 63 of them"]
+        )
+    return schema
+
+
+def read_statements(source: str, *, schema: str | None = None) -> dict[str, Statement]:
+    """Return the named statements of a file, in its order, with every `nebis_` relation put into `schema`."""
+    checked_schema(schema)
+    fragments: dict[str, str] = {}
+    statements: dict[str, Statement] = {}
+    for kind, name, text in _blocks(source):
+        if name in fragments or name in statements:
+            raise ValueError(f"the SQL file defines {name!r} twice")
+        whole = _FRAGMENT.sub(lambda found: _fragment(fragments, found[1]), text)
+        if kind == "fragment":
+            fragments[name] = whole
+        else:
+            statements[name] = _statement(name, whole, schema)
+    return statements
+
+
+def _blocks(source: str) -> list[tuple[str, str, str]]:
+    headers = list(_HEADER.finditer(source))
+    ends = [header.start() for header in headers[1:]] + [len(source)]
+    return [
+        (header["kind"], header["name"], _without_comments(source[header.end() : end]))
+        for header, end in zip(headers, ends, strict=True)
+    ]
+
+
+def _without_comments(text: str) -> str:
+    bare = _TOKEN.sub(lambda found: "" if found["comment"] else found[0], text)
+    lines = (line.rstrip() for line in bare.splitlines())
+    return "\n".join(line for line in lines if line).strip().removesuffix(";")
+
+
+def _fragment(fragments: Mapping[str, str], name: str) -> str:
+    if name not in fragments:
+        raise ValueError(f"the SQL file uses {{{name}}} before it defines it")
+    return fragments[name]
+
+
+def _statement(name: str, text: str, schema: str | None) -> Statement:
+    text = _qualified(text, schema)
+    numbers: dict[str, int] = {}
+    for found in _TOKEN.finditer(text):
+        if found["parameter"]:
+            numbers.setdefault(found["parameter"], len(numbers) + 1)
+    return Statement(
+        name=name,
+        text=text,
+        parameters=tuple(numbers),
+        positional=_with_parameters(text, lambda parameter: f"${numbers[parameter]}"),
+        pyformat=_with_parameters(text.replace("%", "%%"), lambda parameter: f"%({parameter})s"),
+    )
+
+
+def _with_parameters(text: str, render: Callable[[str], str]) -> str:
+    return _TOKEN.sub(lambda found: render(found["parameter"]) if found["parameter"] else found[0], text)
+
+
+def _qualified(text: str, schema: str | None) -> str:
+    if schema is None:
+        return text
+    return _RELATION.sub(lambda found: found[0] if found[0].startswith('"') else f'"{schema}".{found[0]}', text)

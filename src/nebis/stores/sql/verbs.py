@@ -1,0 +1,174 @@
+"""The SQL store: the verbs of the port, for every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.record import Record, RecordId, State
+from nebis.core.verbs import Verb, identity_of
+from nebis.flow import Flow
+from nebis.ports.store import (
+    Capabilities,
+    Counts,
+    DefiniteFailure,
+    IndefiniteFailure,
+    Scan,
+    SecretState,
+    Sweep,
+)
+from nebis.stores.sql import migrations
+from nebis.stores.sql.asks import Query, Statement, in_transaction
+from nebis.stores.sql.batch import Batch
+from nebis.stores.sql.dialect import Dialect
+from nebis.stores.sql.rows import STATES, records_of, state_of
+
+_GENERATED_SECRET = "secret"  # noqa: S105 - the name of a row, not a secret.
+
+
+class SqlStore:
+    """A store in one SQL database; what its flows ask is performed by the sessions of a driver."""
+
+    def __init__(self, dialect: Dialect, capabilities: Capabilities) -> None:
+        self._dialect = dialect
+        self._statements = dialect.statements
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say what this store can do."""
+        return self._capabilities
+
+    def apply(self, verbs: Sequence[Verb], *, now: int | None = None) -> Flow[list[Answer | Locked]]:
+        """Apply each verb to its own record and answer in the order asked."""
+        if not verbs:
+            return []
+        batch = Batch(self._statements, verbs, now)
+        if self._statements.lock is None:
+            yield from in_transaction(self._apply_exclusively(batch))
+        else:
+            yield from self._apply_row_by_row(batch, self._statements.lock)
+        return [batch.answers[identity_of(verb)] for verb in verbs]
+
+    def _apply_exclusively(self, batch: Batch) -> Flow[None]:
+        """Do everything in one transaction that nobody else can write during."""
+        yield from batch.run_fast()
+        if batch.unanswered:
+            yield from batch.save((yield from batch.read()))
+
+    def _apply_row_by_row(self, batch: Batch, lock: Statement) -> Flow[None]:
+        """Answer all that can be in one trip; lock only what will change."""
+        if batch.fast_statements == 1:
+            yield from batch.run_fast()
+        elif batch.fast_statements > 1:
+            yield from in_transaction(batch.run_fast())
+        was_applied = bool(batch.answers)
+        if not batch.unanswered:
+            return
+        try:
+            if (yield from batch.read()):
+                yield from in_transaction(self._decide_under_lock(batch, lock))
+        except DefiniteFailure as failure:
+            if not was_applied:
+                raise
+            # Neighbours are already committed, so it is no longer true that nothing changed. Every verb is safe to
+            # send again, and whoever is told this does so.
+            raise IndefiniteFailure(f"only a part was applied: {failure.detail}") from failure
+
+    def _decide_under_lock(self, batch: Batch, lock: Statement) -> Flow[None]:
+        yield from batch.save((yield from batch.lock_and_decide(lock)))
+
+    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
+        """Expire, purge or forget at most `limit` records that are due; nothing in progress or in doubt (I9)."""
+        return (yield from in_transaction(self._sweep(sweep, {"limit": limit, "now": now})))
+
+    def _sweep(self, sweep: Sweep, shared: dict[str, object]) -> Flow[int]:
+        statement = {
+            Sweep.EXPIRE: self._statements.expire,
+            Sweep.PURGE: self._statements.purge,
+            Sweep.FORGET: self._statements.forget,
+        }[sweep]
+        swept = yield from Query(statement, shared)
+        if swept and sweep is Sweep.EXPIRE:
+            # Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
+            yield from Query(self._statements.drop_effects, {}, [{"record_id": row[0]} for row in swept])
+        return len(swept)
+
+    def find(self, identity: bytes) -> Flow[Record | None]:
+        """Read one record by its identity."""
+        rows = yield from Query(self._statements.read, {"now": None}, [{"identity": identity, "position": 1}])
+        return records_of(rows).get(identity)
+
+    def find_by_id(self, record_id: RecordId) -> Flow[Record | None]:
+        """Read one record by its public id."""
+        rows = yield from Query(self._statements.read_by_id, {"record_id": record_id})
+        return next(iter(records_of(rows).values()), None)
+
+    def scan(self, query: Scan, *, now: int | None = None) -> Flow[list[Record]]:
+        """Read one page of records, in the order of (lease end, identity)."""
+        after_lease, after_identity = query.after or (None, None)
+        rows = yield from Query(
+            self._statements.scan,
+            {
+                "now": now,
+                "states": "".join(STATES[state] for state in query.states) or None,
+                "tenant": query.tenant,
+                "operation": query.operation,
+                "resource_type": query.resource_type,
+                "resource_id": query.resource_id,
+                "lapsed_only": query.lapsed_only,
+                "created_before": query.created_before,
+                "after_lease": after_lease,
+                "after_identity": after_identity,
+                "limit": query.limit,
+            },
+        )
+        return list(records_of(rows).values())
+
+    def count(self, *, now: int | None = None) -> Flow[Counts]:
+        """Count records by state."""
+        rows = yield from Query(self._statements.count, {"now": now})
+        found = {state_of(row[0]): row for row in rows}
+        in_progress, in_doubt = found.get(State.IN_PROGRESS), found.get(State.IN_DOUBT)
+        return Counts(
+            by_state={state: int(found[state][1]) if state in found else 0 for state in State},
+            lapsed=0 if in_progress is None else int(in_progress[2]),
+            oldest_in_progress_us=None if in_progress is None else int(in_progress[3]),
+            oldest_in_doubt_us=None if in_doubt is None else int(in_doubt[4]),
+        )
+
+    def clock(self) -> Flow[int]:
+        """Read the database's clock, in microseconds."""
+        rows = yield from Query(self._statements.clock)
+        return int(rows[0][0])
+
+    def migrate(self) -> Flow[tuple[str, ...]]:
+        """Bring the schema up to this version of the code."""
+        return (yield from migrations.migrate(self._dialect))
+
+    def verify(self) -> Flow[None]:
+        """Raise `SchemaMismatch` unless this version of the code can work with the schema."""
+        yield from migrations.verify(self._dialect)
+
+    def secrets(self, candidate: bytes) -> Flow[SecretState]:
+        """Read what is known of secrets; of several first starters one candidate wins and all of them read it."""
+        return (yield from in_transaction(self._offer_and_read_secrets(candidate)))
+
+    def _offer_and_read_secrets(self, candidate: bytes) -> Flow[SecretState]:
+        yield from self._lock_schema()
+        yield from Query(self._statements.offer_secret, {"candidate": candidate})
+        known = {name: bytes(value) for name, value in (yield from Query(self._statements.read_secrets))}
+        generated = known.pop(_GENERATED_SECRET, None)
+        return SecretState(generated=generated, check_values=frozenset(known.values()))
+
+    def admit_secret(self, check_value: bytes) -> Flow[None]:
+        """Remember that a secret with this check value is in use."""
+        yield from in_transaction(self._admit_secret(check_value))
+
+    def _admit_secret(self, check_value: bytes) -> Flow[None]:
+        yield from self._lock_schema()
+        yield from Query(self._statements.admit_secret, {"check_value": check_value})
+
+    def _lock_schema(self) -> Flow[None]:
+        if self._statements.lock_schema is not None:
+            yield from Query(self._statements.lock_schema)

@@ -1,0 +1,178 @@
+"""The blocking façade."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
+
+from nebis.answering import Execution, answered
+from nebis.catalogue import Catalogue
+from nebis.core.fingerprint import FingerprintVersions
+from nebis.core.identity import Scope
+from nebis.core.record import EffectsMode, Record, Resource
+from nebis.core.secret import Keyring
+from nebis.declaration import AttemptView, Declaration, PolicyOptions
+from nebis.errors import StoreUnavailable
+from nebis.flow import drive
+from nebis.flows.attach import attach_resource
+from nebis.flows.execute import execute
+from nebis.flows.request import Disposition, classify
+from nebis.policy import Policy
+from nebis.ports.store import StoreFailure
+from nebis.runtime.blocking import BlockingTurn, BlockingWorld
+from nebis.stores import open_blocking
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class Attempt(AttemptView):
+    """One try at running an operation, in the hands of its handler."""
+
+    __slots__ = ("_policy", "_turn")
+
+    def __init__(self, record: Record, turn: BlockingTurn, policy: Policy) -> None:
+        super().__init__(record)
+        self._turn = turn
+        self._policy = policy
+
+    @property
+    def lost(self) -> bool:
+        """Tell whether another attempt took over; stop as soon as you can, whatever you write is refused."""
+        return self._turn.is_lost
+
+    def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
+        """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
+        drive(attach_resource(self.record, self._policy, Resource(type=type, id=id)), self._turn.perform)
+
+
+class Operation(Generic[C, R]):
+    """A function that runs once per key, however often it is called."""
+
+    def __init__(self, nebis: Nebis, declaration: Declaration[C, R], handler: Callable[..., R]) -> None:
+        functools.update_wrapper(self, handler)
+        self.declaration = declaration
+        self.handler = handler
+        self._nebis = nebis
+
+    @property
+    def name(self) -> str:
+        """Return the name under which records of this operation are stored."""
+        return self.declaration.name
+
+    def __call__(self, *, key: str, tenant: str, command: C) -> R:
+        """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
+        return self.execute(key=key, tenant=tenant, command=command).result
+
+    def execute(self, *, key: str, tenant: str, command: C) -> Execution[R]:
+        """Do as a call does, and also say whether the result is a replay and under which id it is known."""
+        world, keyring = self._nebis.opened()
+        request = self.declaration.request(keyring, key=key, tenant=tenant, command=command)
+
+        def handle(record: Record, turn: BlockingTurn) -> R:
+            if not self.declaration.takes_attempt:
+                return self.handler(command)
+            return self.handler(Attempt(record, turn, self.declaration.policy), command)
+
+        return answered(self.declaration, world.run(execute(request), handle))
+
+
+class Declares(Protocol):
+    """What `Nebis.operation` returns: a decorator that keeps the types of the function it is put on."""
+
+    @overload
+    def __call__(self, handler: Callable[[Attempt, C], R], /) -> Operation[C, R]: ...
+    @overload
+    def __call__(self, handler: Callable[[C], R], /) -> Operation[C, R]: ...
+
+
+class Nebis(Catalogue[Operation[Any, Any]]):
+    """An idempotency store and the operations that it protects, for blocking code."""
+
+    _opened: tuple[int, BlockingWorld, Keyring] | None = None
+
+    def operation(
+        self,
+        name: str,
+        *,
+        effects: EffectsMode | None = None,
+        scope: Scope | None = None,
+        fingerprint: FingerprintVersions | None = None,
+        classify: Callable[[Exception], Disposition] = classify,
+        **policy: Unpack[PolicyOptions],
+    ) -> Declares:
+        """Declare a function of (attempt, command) or (command) that runs once per key.
+
+        `effects` has no default: it decides what a crash means. The name is stored with each record and never changes.
+        """
+        declares = self._declares(
+            name,
+            lambda declaration, handler: Operation(self, declaration, handler),
+            effects=effects,
+            scope=scope,
+            fingerprint=fingerprint,
+            classify=classify,
+            options=policy,
+        )
+        return cast("Declares", declares)
+
+    def open(self) -> None:
+        """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""
+        self.opened()
+
+    def opened(self) -> tuple[BlockingWorld, Keyring]:
+        """Return the running world of this process; a forked child opens its own (F094)."""
+        opened = self._opened
+        if opened is None or opened[0] != os.getpid():
+            opened = self._open_once()
+        return opened[1], opened[2]
+
+    def _open_once(self) -> tuple[int, BlockingWorld, Keyring]:
+        with _opening:
+            if self._opened is not None and self._opened[0] == os.getpid():
+                return self._opened
+            backend = open_blocking(self._location, **self._store_options)
+            try:
+                keyring = backend.sessions.run(self._start(backend.store))
+            except StoreFailure as failure:
+                backend.sessions.close()
+                raise StoreUnavailable(failure.detail) from failure
+            except BaseException:
+                backend.sessions.close()
+                raise
+            self._opened = (os.getpid(), BlockingWorld(backend, self._observers), keyring)
+            return self._opened
+
+    def close(self) -> None:
+        """Stop renewing and close every connection. Handlers that still run in other threads lose their lease."""
+        with _opening:
+            opened, self._opened = self._opened, None
+        if opened is not None and opened[0] == os.getpid():
+            opened[1].close()
+
+    def __enter__(self) -> Self:
+        """Open the store."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+
+_opening = threading.RLock()
+"""One store is opened at a time: opening is rare, and a lock per object would not survive a fork."""
+
+
+def _forked() -> None:
+    global _opening  # noqa: PLW0603 - the parent's lock may have been held by a thread that the child does not have.
+    _opening = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
