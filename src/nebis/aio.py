@@ -13,18 +13,20 @@ from nebis.answering import Execution, answered
 from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
-from nebis.core.record import EffectsMode, Record, Resource
+from nebis.core.record import EffectsMode, Record
 from nebis.core.secret import Keyring
-from nebis.declaration import AttemptView, Declaration, PolicyOptions
+from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
 from nebis.flows.attach import attach_resource
 from nebis.flows.execute import execute
-from nebis.flows.request import Disposition, classify
-from nebis.policy import Policy
+from nebis.flows.request import Disposition, Request, classify
+from nebis.flows.single import execute_single
 from nebis.ports.store import StoreFailure
 from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
+from nebis.runtime.single import Single
 from nebis.stores import open_async
+from nebis.transaction import AsyncTransaction
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -33,12 +35,12 @@ R = TypeVar("R")
 class AsyncAttempt(AttemptView):
     """One try at running an operation, in the hands of its handler."""
 
-    __slots__ = ("_policy", "_turn")
+    __slots__ = ("_request", "_turn")
 
-    def __init__(self, record: Record, turn: AsyncTurn, policy: Policy) -> None:
+    def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
         super().__init__(record)
         self._turn = turn
-        self._policy = policy
+        self._request = request
 
     @property
     def lost(self) -> bool:
@@ -47,7 +49,17 @@ class AsyncAttempt(AttemptView):
 
     async def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
         """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
-        await drive_async(attach_resource(self.record, self._policy, Resource(type=type, id=id)), self._turn.perform)
+        await drive_async(
+            attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform
+        )
+
+    def transaction(self, target: object | None = None) -> AsyncTransaction:
+        """Open a transaction whose rows and outcome are committed together; call `tx.finish(result)` inside it.
+
+        Without a target it runs on a connection to the store's own database, `tx.connection`. With one it joins a
+        connection or session that the application already has there.
+        """
+        return AsyncTransaction(self._turn, target, self.record, self._request)
 
 
 class AsyncOperation(Generic[C, R]):
@@ -64,11 +76,11 @@ class AsyncOperation(Generic[C, R]):
         """Return the name under which records of this operation are stored."""
         return self.declaration.name
 
-    async def __call__(self, *, key: str, tenant: str, command: C) -> R:
+    async def __call__(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        return (await self.execute(key=key, tenant=tenant, command=command)).result
+        return (await self.execute(key=key, tenant=tenant, command=command, connection=connection)).result
 
-    async def execute(self, *, key: str, tenant: str, command: C) -> Execution[R]:
+    async def execute(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> Execution[R]:
         """Do as a call does, and also say whether the result is a replay and under which id it is known.
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
@@ -79,9 +91,17 @@ class AsyncOperation(Generic[C, R]):
         def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
             if not self.declaration.takes_attempt:
                 return self.handler(command)
-            return self.handler(AsyncAttempt(record, turn, self.declaration.policy), command)
+            return self.handler(AsyncAttempt(record, turn, request), command)
 
-        return answered(self.declaration, await world.run(execute(request), handle))
+        if self.declaration.policy.single_transaction:
+            ending = await world.run(execute_single(request), handle, single=Single(connection))
+        elif connection is None:
+            ending = await world.run(execute(request), handle)
+        else:
+            raise MisuseError(
+                "connection= is for single_transaction operations; others join it with attempt.transaction."
+            )
+        return answered(self.declaration, ending)
 
 
 class AsyncDeclares(Protocol):
@@ -125,6 +145,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         declares = self._declares(
             name,
             functools.partial(AsyncOperation, self),
+            is_async=True,
             effects=effects,
             scope=scope,
             fingerprint=fingerprint,
@@ -155,13 +176,14 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         backend = open_async(self._location, **self._store_options)
         try:
             keyring = await backend.sessions.run(self._start(backend.store))
+            world = AsyncWorld(backend, self._observers)
         except StoreFailure as failure:
             await backend.sessions.close()
             raise StoreUnavailable(failure.detail) from failure
         except BaseException:
             await backend.sessions.close()
             raise
-        self._opened = Opened(os.getpid(), loop, AsyncWorld(backend, self._observers), keyring)
+        self._opened = Opened(os.getpid(), loop, world, keyring)
         return self._opened
 
     async def close(self) -> None:

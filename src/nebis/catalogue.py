@@ -60,6 +60,7 @@ class Catalogue(Generic[O]):
         name: str,
         make: Callable[[Declaration[Any, Any], Callable[..., Any]], O],
         *,
+        is_async: bool,
         effects: EffectsMode | None,
         scope: Scope | None,
         fingerprint: FingerprintVersions | None,
@@ -72,6 +73,7 @@ class Catalogue(Generic[O]):
             declaration = declare(
                 name,
                 handler,
+                is_async=is_async,
                 effects=effects,
                 scope=scope,
                 fingerprint=fingerprint,

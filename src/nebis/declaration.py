@@ -18,7 +18,7 @@ from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import PerOperation, Scope, identity, scope_name
 from nebis.core.keygrammar import Key, parse_key
 from nebis.core.plain import unknown_fields
-from nebis.core.record import EffectsMode, Nonce, Record, RecordId
+from nebis.core.record import EffectsMode, Nonce, Record, RecordId, Resource
 from nebis.core.secret import Keyring
 from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, KeyMalformed, MisuseError, Rejected, ResultUnstorable
@@ -33,6 +33,9 @@ log = logging.getLogger("nebis")
 
 LONGEST_NAME = 100
 LONGEST_TENANT = 255
+LONGEST_RESOURCE = 255
+LONGEST_REJECTION = 10_000
+"""Characters. A rejection says why in words; documents belong into a result."""
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -41,6 +44,7 @@ class PolicyOptions(TypedDict, total=False):
     lease: timedelta
     renewal: timedelta
     effect_timeout: timedelta
+    single_transaction: bool
     in_flight: Reject | Wait
     waiters_limit: int
     retention: timedelta
@@ -120,7 +124,12 @@ class Declaration(Generic[C, R]):
 
     def encode_result(self, value: Any) -> bytes:
         """Render a result to its final bytes, or raise `ResultUnstorable`."""
-        body = self.result_codec.encode(value)
+        try:
+            body = self.result_codec.encode(value)
+        except ResultUnstorable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the work is done: whatever goes wrong now, it never runs again (O6).
+            raise ResultUnstorable(f"encoding it raised {type(error).__name__}") from None
         if len(body) > self.policy.result_limit_bytes:
             raise ResultUnstorable(f"it has {len(body)} bytes, {self.policy.result_limit_bytes} are allowed")
         return seal(body)
@@ -136,11 +145,18 @@ class Declaration(Generic[C, R]):
 
 
 def encode_rejection(error: Exception) -> bytes:
-    """Render a rejection, or a result that could not be kept, as it is told to every caller."""
-    if isinstance(error, Rejected):
-        told = {"reason": error.reason, "detail": error.detail}
-    else:
-        told = {"reason": "unstorable", "detail": getattr(error, "detail", type(error).__name__)}
+    """Render a rejection, or a result that could not be kept, as it is told to every caller.
+
+    Of an exception that is neither, only the type is kept: what else it carries may be somebody's payload (SEC24).
+    """
+    match error:
+        case Rejected():
+            reason, detail = str(error.reason), str(error.detail)
+        case ResultUnstorable():
+            reason, detail = "unstorable", error.detail
+        case _:
+            reason, detail = type(error).__name__, ""
+    told = {"reason": reason[:LONGEST_REJECTION], "detail": detail[:LONGEST_REJECTION]}
     return seal(json.dumps(told, separators=(",", ":")).encode())
 
 
@@ -148,6 +164,7 @@ def declare(
     name: str,
     function: Callable[..., object],
     *,
+    is_async: bool,
     effects: EffectsMode | None,
     scope: Scope | None = None,
     fingerprint: FingerprintVersions | None = None,
@@ -156,6 +173,9 @@ def declare(
 ) -> Declaration[Any, Any]:
     """Check everything about an operation and report all faults at once."""
     faults = _faults_of_name(name)
+    if inspect.iscoroutinefunction(function) is not is_async:
+        kind, face = ("a plain", "Nebis") if is_async else ("a coroutine", "AsyncNebis")
+        faults.append(f"{function.__qualname__} is {kind} function; declare it on {face}")
     policy: Policy | None = None
     if not isinstance(effects, EffectsMode):
         faults.append(EFFECTS_HELP)
@@ -212,12 +232,24 @@ def _faults_of_rules(versions: FingerprintVersions, command: object) -> list[str
 
 def checked_tenant(tenant: str) -> str:
     """Return a tenant that can own keys; an empty one would be everybody's (SEC02)."""
-    if not 1 <= len(tenant) <= LONGEST_TENANT or "\x00" in tenant:
+    if not 1 <= len(tenant) <= LONGEST_TENANT or not _is_storable(tenant):
         raise MisuseError(
             f"A tenant is 1 to {LONGEST_TENANT} characters from verified authentication; "
             "name one even if there is only one."
         )
     return tenant
+
+
+def checked_resource(type: str, id: str) -> Resource:  # noqa: A002 - the words of `nebis list --resource`.
+    """Return a resource that every store can keep, or raise `MisuseError`."""
+    if not all(1 <= len(text) <= LONGEST_RESOURCE and _is_storable(text) for text in (type, id)):
+        raise MisuseError(f"A resource is a type and an id of 1 to {LONGEST_RESOURCE} characters each; shorten them.")
+    return Resource(type=type, id=id)
+
+
+def _is_storable(text: str) -> bool:
+    """Tell whether every store keeps this text as it is: some end at a NUL, none keeps half of a surrogate pair."""
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 class AttemptView:

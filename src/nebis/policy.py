@@ -81,6 +81,9 @@ class Policy:
     effect_timeout: timedelta = timedelta(seconds=20)
     # Below the lease, so that a call that hangs ends before a successor may start (F066).
 
+    single_transaction: bool = False
+    # One commit instead of two, but twins block at the unique index until it ends: for short, purely local work only.
+
     in_flight: Reject | Wait = Reject()
     # Rejecting costs nothing and is what the HTTP draft names; waiting is for callers that cannot retry by themselves.
     waiters_limit: int = 32
@@ -127,6 +130,8 @@ class Policy:
                 f"effect_timeout ({self.effect_timeout}) must be below the lease ({self.lease}); "
                 "lower it or raise the lease"
             )
+        if self.single_transaction and self.effects is not EffectsMode.LOCAL:
+            found.append("single_transaction needs effects=Local: anything else could happen and be rolled back here")
         if isinstance(self.in_flight, Wait) and not timedelta(0) < self.in_flight.longest <= WAIT_BOUND:
             found.append(f"Wait(longest=...) must be above zero and at most {WAIT_BOUND}, not {self.in_flight.longest}")
         if self.retention < self.lease * self.recoveries_limit:

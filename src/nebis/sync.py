@@ -13,18 +13,20 @@ from nebis.answering import Execution, answered
 from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
-from nebis.core.record import EffectsMode, Record, Resource
+from nebis.core.record import EffectsMode, Record
 from nebis.core.secret import Keyring
-from nebis.declaration import AttemptView, Declaration, PolicyOptions
-from nebis.errors import StoreUnavailable
+from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
+from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive
 from nebis.flows.attach import attach_resource
 from nebis.flows.execute import execute
-from nebis.flows.request import Disposition, classify
-from nebis.policy import Policy
+from nebis.flows.request import Disposition, Request, classify
+from nebis.flows.single import execute_single
 from nebis.ports.store import StoreFailure
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
+from nebis.runtime.single import Single
 from nebis.stores import open_blocking
+from nebis.transaction import Transaction
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -33,12 +35,12 @@ R = TypeVar("R")
 class Attempt(AttemptView):
     """One try at running an operation, in the hands of its handler."""
 
-    __slots__ = ("_policy", "_turn")
+    __slots__ = ("_request", "_turn")
 
-    def __init__(self, record: Record, turn: BlockingTurn, policy: Policy) -> None:
+    def __init__(self, record: Record, turn: BlockingTurn, request: Request) -> None:
         super().__init__(record)
         self._turn = turn
-        self._policy = policy
+        self._request = request
 
     @property
     def lost(self) -> bool:
@@ -47,7 +49,15 @@ class Attempt(AttemptView):
 
     def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
         """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
-        drive(attach_resource(self.record, self._policy, Resource(type=type, id=id)), self._turn.perform)
+        drive(attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform)
+
+    def transaction(self, target: object | None = None) -> Transaction:
+        """Open a transaction whose rows and outcome are committed together; call `tx.finish(result)` inside it.
+
+        Without a target it runs on a connection to the store's own database, `tx.connection`. With one it joins a
+        connection or session that the application already has there.
+        """
+        return Transaction(self._turn, target, self.record, self._request)
 
 
 class Operation(Generic[C, R]):
@@ -64,11 +74,11 @@ class Operation(Generic[C, R]):
         """Return the name under which records of this operation are stored."""
         return self.declaration.name
 
-    def __call__(self, *, key: str, tenant: str, command: C) -> R:
+    def __call__(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        return self.execute(key=key, tenant=tenant, command=command).result
+        return self.execute(key=key, tenant=tenant, command=command, connection=connection).result
 
-    def execute(self, *, key: str, tenant: str, command: C) -> Execution[R]:
+    def execute(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> Execution[R]:
         """Do as a call does, and also say whether the result is a replay and under which id it is known."""
         world, keyring = self._nebis.opened()
         request = self.declaration.request(keyring, key=key, tenant=tenant, command=command)
@@ -76,9 +86,17 @@ class Operation(Generic[C, R]):
         def handle(record: Record, turn: BlockingTurn) -> R:
             if not self.declaration.takes_attempt:
                 return self.handler(command)
-            return self.handler(Attempt(record, turn, self.declaration.policy), command)
+            return self.handler(Attempt(record, turn, request), command)
 
-        return answered(self.declaration, world.run(execute(request), handle))
+        if self.declaration.policy.single_transaction:
+            ending = world.run(execute_single(request), handle, single=Single(connection))
+        elif connection is None:
+            ending = world.run(execute(request), handle)
+        else:
+            raise MisuseError(
+                "connection= is for single_transaction operations; others join it with attempt.transaction."
+            )
+        return answered(self.declaration, ending)
 
 
 class Declares(Protocol):
@@ -112,6 +130,7 @@ class Nebis(Catalogue[Operation[Any, Any]]):
         declares = self._declares(
             name,
             lambda declaration, handler: Operation(self, declaration, handler),
+            is_async=False,
             effects=effects,
             scope=scope,
             fingerprint=fingerprint,
@@ -138,21 +157,30 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             backend = open_blocking(self._location, **self._store_options)
             try:
                 keyring = backend.sessions.run(self._start(backend.store))
+                world = BlockingWorld(backend, self._observers)
             except StoreFailure as failure:
                 backend.sessions.close()
                 raise StoreUnavailable(failure.detail) from failure
             except BaseException:
                 backend.sessions.close()
                 raise
-            self._opened = (os.getpid(), BlockingWorld(backend, self._observers), keyring)
+            self._leave_to_parent()
+            self._opened = (os.getpid(), world, keyring)
             return self._opened
 
     def close(self) -> None:
         """Stop renewing and close every connection. Handlers that still run in other threads lose their lease."""
         with _opening:
+            self._leave_to_parent()
             opened, self._opened = self._opened, None
-        if opened is not None and opened[0] == os.getpid():
+        if opened is not None:
             opened[1].close()
+
+    def _leave_to_parent(self) -> None:
+        """Forget what a parent process opened, without letting go of it: its sessions could end with ours (F094)."""
+        if self._opened is not None and self._opened[0] != os.getpid():
+            _inherited.append(self._opened[1])
+            self._opened = None
 
     def __enter__(self) -> Self:
         """Open the store."""
@@ -165,6 +193,9 @@ class Nebis(Catalogue[Operation[Any, Any]]):
         """Close the store."""
         self.close()
 
+
+_inherited: list[BlockingWorld] = []
+"""Worlds of parent processes, kept so that nothing in this one ever closes their connections."""
 
 _opening = threading.RLock()
 """One store is opened at a time: opening is rare, and a lock per object would not survive a fork."""

@@ -10,8 +10,8 @@ from nebis.flow import Flow
 from nebis.flows.persist import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, send_owned
 from nebis.policy import Policy
 from nebis.ports.asks import (
+    Barrier,
     Elapsed,
-    HoldAlone,
     Pause,
     Tell,
     TransactionApply,
@@ -77,7 +77,7 @@ def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[Non
     """
     if not (yield from TransactionIsSame()):
         yield from TransactionRollback()
-        yield from _doubt(record, policy)
+        yield from doubt_ended_inside(record, policy)
         raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
     try:
@@ -96,8 +96,8 @@ def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[Non
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
 
 
-def _doubt(record: Record, policy: Policy) -> Flow[None]:
-    """Say, outside the transaction, that some of the rows may be committed and some not."""
+def doubt_ended_inside(record: Record, policy: Policy) -> Flow[None]:
+    """Say, outside the transaction, that some of its rows may be committed and some not."""
     verb = Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE)
     answer = yield from send_owned(verb, policy.confirm.total_seconds())
     if isinstance(answer, Kept):
@@ -115,7 +115,7 @@ def _learn(record: Record, policy: Policy, failure: StoreFailure) -> Flow[None]:
     pause_seconds = FIRST_PAUSE_SECONDS
     while (yield from Elapsed()) - began <= policy.confirm.total_seconds():
         try:
-            found = yield from HoldAlone(record.identity)
+            found = yield from Barrier(record.identity)
         except StoreFailure:
             found = Locked()
         if not isinstance(found, Locked):

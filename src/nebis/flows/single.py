@@ -14,7 +14,7 @@ from nebis.errors import StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
 from nebis.flows.enter import enter
 from nebis.flows.execute import told, without_running
-from nebis.flows.guarded import DOUBT_ENDED_INSIDE
+from nebis.flows.guarded import DOUBT_ENDED_INSIDE, doubt_ended_inside
 from nebis.flows.persist import as_refusal, send_claim, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
 from nebis.flows.settle import rendered
@@ -47,7 +47,7 @@ def execute_single(request: Request) -> Flow[Ending]:
     end = yield from RunHandler(record)
     match end:
         case Settled():
-            raise AssertionError("a single transaction is settled by its flow alone")  # I11
+            return (yield from _commit(request, claim, record, end.outcome))
         case Returned():
             return (yield from _commit(request, claim, record, rendered(request, end.value)))
         case Raised():
@@ -90,8 +90,9 @@ def _outside(request: Request) -> Flow[Ending]:
 def _commit(request: Request, claim: Claim, record: Record, outcome: Outcome) -> Flow[Ending]:
     """Write the outcome and commit everything at once."""
     if not (yield from TransactionIsSame()):
-        # The claim itself was committed, or undone, by whoever ended the transaction inside.
+        # Whoever ended the transaction inside committed the claim with some of the rows, or undid it with all of them.
         yield from TransactionRollback()
+        yield from doubt_ended_inside(record, request.policy)
         raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     try:

@@ -134,8 +134,8 @@ class TransactionRollback(Ask[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldAlone(Ask[Record | Locked | None]):
-    """Lock and read a record on a new connection, in a transaction of its own: the barrier of a lost COMMIT."""
+class Barrier(Ask[Record | Locked | None]):
+    """Read a record on another connection, once no earlier transaction can still change it."""
 
     identity: bytes
 

@@ -138,10 +138,13 @@ class Store(Protocol):
         ...
 
     def hold(self, identity: bytes) -> Flow[Record | Locked | None]:
-        """Lock a record until the surrounding transaction ends, and read it as it then stands.
+        """Lock a record until the surrounding transaction ends, and read it as it then stands. Never waits."""
+        ...
 
-        Holding it proves that no earlier transaction on it is still under way, whichever way that one ended: the
-        barrier of a lost COMMIT. Only meaningful inside a transaction; never waits.
+    def barrier(self, identity: bytes) -> Flow[Record | Locked | None]:
+        """Read a record that no earlier transaction can still change, whichever way that one ended.
+
+        `Locked` while one is under way: a plain read would then prove nothing about a lost COMMIT.
         """
         ...
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
-from nebis.core.record import Record
+from nebis.core.record import Outcome, Record
 from nebis.core.verbs import Verb
+from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow, drive
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
+    Barrier,
     Draw,
     Elapsed,
     Find,
@@ -23,15 +25,23 @@ from nebis.ports.asks import (
     Raised,
     Returned,
     RunHandler,
+    Settled,
     Tell,
+    TransactionApply,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionHold,
+    TransactionIsSame,
+    TransactionRollback,
 )
 from nebis.ports.observer import Observer
-from nebis.ports.store import BlockingBackend
+from nebis.ports.store import BlockingBackend, BlockingTransaction
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
+from nebis.runtime.single import Single
 
 T = TypeVar("T")
 Handler = Callable[[Record, "BlockingTurn"], object]
@@ -47,9 +57,9 @@ class BlockingWorld:
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
 
-    def run(self, flow: Flow[T], handler: Handler) -> T:
+    def run(self, flow: Flow[T], handler: Handler, *, single: Single | None = None) -> T:
         """Run an engine flow whose handler is this one; its claim is renewed until the flow ends."""
-        turn = BlockingTurn(self, handler)
+        turn = BlockingTurn(self, handler, single)
         try:
             return drive(flow, turn.perform)
         finally:
@@ -72,10 +82,15 @@ class BlockingWorld:
 class BlockingTurn:
     """One request's turn in the blocking world."""
 
-    def __init__(self, world: BlockingWorld, handler: Handler) -> None:
+    def __init__(self, world: BlockingWorld, handler: Handler, single: Single | None = None) -> None:
+        self.single = single
         self._world = world
         self._handler = handler
         self._watch: Watch | None = None
+        self.transaction: BlockingTransaction | None = None
+        """The open transaction of this turn; verbs run inside it while it is open."""
+        self.settled: Outcome | None = None
+        """Set once the handler's own transaction holds the outcome."""
 
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -87,11 +102,28 @@ class BlockingTurn:
         return self._watch is not None and self._watch.is_lost
 
     def close(self) -> None:
-        """End the renewal. The record is not released: whatever was not written is decided by the lease."""
+        """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
         if self._watch is not None:
             self._world.heartbeat.forget(self._watch)
+        if self.transaction is not None:
+            self.transaction.rollback()
+
+    def join(self, target: object | None) -> BlockingTransaction:
+        """Make the transaction of this turn, on a connection of ours or on the one given."""
+        if self.transaction is not None:
+            raise MisuseError("A transaction of this attempt is already open; use that one.")
+        backend = self._world.backend
+        if backend.transaction is None:
+            raise MisuseError(
+                f"The {backend.store.capabilities.name} store has no transactions; use PostgreSQL or SQLite."
+            )
+        self.transaction = backend.transaction(target)
+        return self.transaction
 
     def apply(self, ask: Apply) -> Answer | Locked:
+        if self.transaction is not None:
+            [answer] = self.transaction.run(self._world.backend.store.apply([ask.verb]))
+            return answer
         return self._world.apply(ask.verb)
 
     def find(self, ask: Find) -> Record | None:
@@ -120,12 +152,43 @@ class BlockingTurn:
     def keep_alive(self, ask: KeepAlive) -> None:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
-    def run_handler(self, ask: RunHandler) -> Returned[object] | Raised:
-        assert self._watch is not None  # A handler never runs without a renewal.
+    def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         try:
-            return Returned(self._handler(ask.record, self))
+            value = self._handler(ask.record, self)
+            return Returned(value) if self.settled is None else Settled(self.settled)
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
             return Raised(error)
+
+    def transaction_begin(self, _: TransactionBegin) -> None:
+        if self.single is not None:
+            self.join(self.single.target)
+        self._open().begin()
+
+    def transaction_hold(self, ask: TransactionHold) -> Record | Locked | None:
+        return self._open().run(self._world.backend.store.hold(ask.identity))
+
+    def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
+        [answer] = self._open().run(self._world.backend.store.apply([ask.verb]))
+        return answer
+
+    def transaction_is_same(self, _: TransactionIsSame) -> bool:
+        return self._open().is_same()
+
+    def transaction_commit(self, _: TransactionCommit) -> None:
+        self._open().commit()
+        self.transaction = None
+
+    def transaction_rollback(self, _: TransactionRollback) -> None:
+        transaction, self.transaction = self._open(), None
+        transaction.rollback()
+
+    def barrier(self, ask: Barrier) -> Record | Locked | None:
+        backend = self._world.backend
+        return backend.sessions.run(backend.store.barrier(ask.identity))
+
+    def _open(self) -> BlockingTransaction:
+        assert self.transaction is not None  # Only flows that were given a transaction ask for it.
+        return self.transaction
 
     def keep_trying(self, ask: KeepTrying) -> None:
         self._world.heartbeat.keep_trying(ask.verb)
@@ -144,6 +207,13 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     AwaitChange: BlockingTurn.await_change,
     KeepAlive: BlockingTurn.keep_alive,
     RunHandler: BlockingTurn.run_handler,
+    TransactionBegin: BlockingTurn.transaction_begin,
+    TransactionHold: BlockingTurn.transaction_hold,
+    TransactionApply: BlockingTurn.transaction_apply,
+    TransactionIsSame: BlockingTurn.transaction_is_same,
+    TransactionCommit: BlockingTurn.transaction_commit,
+    TransactionRollback: BlockingTurn.transaction_rollback,
+    Barrier: BlockingTurn.barrier,
     KeepTrying: BlockingTurn.keep_trying,
     Tell: BlockingTurn.tell,
 }

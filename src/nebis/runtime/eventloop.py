@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
-from nebis.core.record import Record
+from nebis.core.record import Outcome, Record
 from nebis.core.verbs import Verb
-from nebis.errors import ClaimLost
+from nebis.errors import ClaimLost, MisuseError
 from nebis.flow import Ask, Flow, drive_async
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
+    Barrier,
     Draw,
     Elapsed,
     Find,
@@ -24,15 +26,23 @@ from nebis.ports.asks import (
     Raised,
     Returned,
     RunHandler,
+    Settled,
     Tell,
+    TransactionApply,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionHold,
+    TransactionIsSame,
+    TransactionRollback,
 )
 from nebis.ports.observer import Observer
-from nebis.ports.store import AsyncBackend
+from nebis.ports.store import AsyncBackend, AsyncTransaction
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
+from nebis.runtime.single import Single
 
 T = TypeVar("T")
 AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
@@ -49,22 +59,22 @@ class AsyncWorld:
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def run(self, flow: Flow[T], handler: AsyncHandler) -> T:
+    async def run(self, flow: Flow[T], handler: AsyncHandler, *, single: Single | None = None) -> T:
         """Run an engine flow in a task of our own: cancelling the caller only detaches it (F075).
 
         A cancelled effect may have happened, so nobody may cancel it just because a client hung up.
         """
-        task = asyncio.get_running_loop().create_task(self._turn(flow, handler))
+        task = asyncio.get_running_loop().create_task(self._turn(flow, handler, single))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
 
-    async def _turn(self, flow: Flow[T], handler: AsyncHandler) -> T:
-        turn = AsyncTurn(self, handler)
+    async def _turn(self, flow: Flow[T], handler: AsyncHandler, single: Single | None) -> T:
+        turn = AsyncTurn(self, handler, single)
         try:
             return await drive_async(flow, turn.perform)
         finally:
-            turn.close()
+            await turn.close()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -90,11 +100,16 @@ class AsyncWorld:
 class AsyncTurn:
     """One request's turn in the asyncio world."""
 
-    def __init__(self, world: AsyncWorld, handler: AsyncHandler) -> None:
+    def __init__(self, world: AsyncWorld, handler: AsyncHandler, single: Single | None = None) -> None:
+        self.single = single
         self._world = world
         self._handler = handler
         self._watch: Watch | None = None
         self._is_in_handler = False
+        self.transaction: AsyncTransaction | None = None
+        """The open transaction of this turn; verbs run inside it while it is open."""
+        self.settled: Outcome | None = None
+        """Set once the handler's own transaction holds the outcome."""
 
     async def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -105,12 +120,29 @@ class AsyncTurn:
         """Tell whether another attempt took over."""
         return self._watch is not None and self._watch.is_lost
 
-    def close(self) -> None:
-        """End the renewal. The record is not released: whatever was not written is decided by the lease."""
+    async def close(self) -> None:
+        """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
         if self._watch is not None:
             self._world.heartbeat.forget(self._watch)
+        if self.transaction is not None:
+            await self.transaction.rollback()
+
+    def join(self, target: object | None) -> AsyncTransaction:
+        """Make the transaction of this turn, on a connection of ours or on the one given."""
+        if self.transaction is not None:
+            raise MisuseError("A transaction of this attempt is already open; use that one.")
+        backend = self._world.backend
+        if backend.transaction is None:
+            raise MisuseError(
+                f"The {backend.store.capabilities.name} store has no transactions; use PostgreSQL or SQLite."
+            )
+        self.transaction = backend.transaction(target)
+        return self.transaction
 
     async def apply(self, ask: Apply) -> Answer | Locked:
+        if self.transaction is not None:
+            [answer] = await self.transaction.run(self._world.backend.store.apply([ask.verb]))
+            return answer
         return await self._world.apply(ask.verb)
 
     async def find(self, ask: Find) -> Record | None:
@@ -146,33 +178,65 @@ class AsyncTurn:
     async def keep_alive(self, ask: KeepAlive) -> None:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
-    async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised:
-        watch, task = self._watch, asyncio.current_task()
-        assert watch is not None  # A handler never runs without a renewal.
+    async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
+        task = asyncio.current_task()
         assert task is not None
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            loop.call_soon_threadsafe(self._stop_handler, task)
-
-        watch.when_lost(stop)
+        self._stop_when_lost(task)
         self._is_in_handler = True
         try:
-            return Returned(await self._handler(ask.record, self))
+            value = await self._handler(ask.record, self)
+            return Returned(value) if self.settled is None else Settled(self.settled)
         except asyncio.CancelledError:
-            if not watch.is_lost:
+            if not self.is_lost:
                 raise
             task.uncancel()
-            return Raised(ClaimLost(ask.record.operation, str(watch.lost_reason)))
+            return Raised(ClaimLost(ask.record.operation, "another attempt took over"))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
             return Raised(error)
         finally:
             self._is_in_handler = False
 
+    def _stop_when_lost(self, task: asyncio.Task[Any]) -> None:
+        """Have the handler cancelled once another attempt took over; a single transaction has no claim to lose."""
+        loop = asyncio.get_running_loop()
+        if self._watch is not None:
+            self._watch.when_lost(functools.partial(loop.call_soon_threadsafe, self._stop_handler, task))
+
     def _stop_handler(self, task: asyncio.Task[Any]) -> None:
         """Cancel a handler whose claim another attempt took; never a write of ours."""
         if self._is_in_handler:
             task.cancel()
+
+    async def transaction_begin(self, _: TransactionBegin) -> None:
+        if self.single is not None:
+            self.join(self.single.target)
+        await self._open().begin()
+
+    async def transaction_hold(self, ask: TransactionHold) -> Record | Locked | None:
+        return await self._open().run(self._world.backend.store.hold(ask.identity))
+
+    async def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
+        [answer] = await self._open().run(self._world.backend.store.apply([ask.verb]))
+        return answer
+
+    async def transaction_is_same(self, _: TransactionIsSame) -> bool:
+        return await self._open().is_same()
+
+    async def transaction_commit(self, _: TransactionCommit) -> None:
+        await self._open().commit()
+        self.transaction = None
+
+    async def transaction_rollback(self, _: TransactionRollback) -> None:
+        transaction, self.transaction = self._open(), None
+        await transaction.rollback()
+
+    async def barrier(self, ask: Barrier) -> Record | Locked | None:
+        backend = self._world.backend
+        return await backend.sessions.run(backend.store.barrier(ask.identity))
+
+    def _open(self) -> AsyncTransaction:
+        assert self.transaction is not None  # Only flows that were given a transaction ask for it.
+        return self.transaction
 
     async def keep_trying(self, ask: KeepTrying) -> None:
         self._world.heartbeat.keep_trying(ask.verb)
@@ -190,6 +254,13 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
     AwaitChange: AsyncTurn.await_change,
     KeepAlive: AsyncTurn.keep_alive,
     RunHandler: AsyncTurn.run_handler,
+    TransactionBegin: AsyncTurn.transaction_begin,
+    TransactionHold: AsyncTurn.transaction_hold,
+    TransactionApply: AsyncTurn.transaction_apply,
+    TransactionIsSame: AsyncTurn.transaction_is_same,
+    TransactionCommit: AsyncTurn.transaction_commit,
+    TransactionRollback: AsyncTurn.transaction_rollback,
+    Barrier: AsyncTurn.barrier,
     KeepTrying: AsyncTurn.keep_trying,
     Tell: AsyncTurn.tell,
 }

@@ -35,14 +35,14 @@ class Watch:
     renewal_seconds: float
     due: float
     lost_reason: Refusal | None = None
-    _when_lost: list[Callable[[], None]] = field(default_factory=list)
+    _when_lost: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def is_lost(self) -> bool:
         """Tell whether another attempt took over: stop, whatever is written now is refused."""
         return self.lost_reason is not None
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def when_lost(self, call: Callable[[], object]) -> None:
         """Call back, from the heartbeat's thread, once the claim is lost."""
         self._when_lost.append(call)
         if self.is_lost:

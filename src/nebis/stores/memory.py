@@ -135,6 +135,14 @@ class MemoryStore:
 
         return (yield from Touch("count", act))
 
+    def hold(self, identity: bytes) -> Flow[Record | Locked | None]:
+        """Read one record: without transactions nothing is ever under way between two asks."""
+        return (yield from Touch("hold", lambda: self._records.get(identity)))
+
+    def barrier(self, identity: bytes) -> Flow[Record | Locked | None]:
+        """Read one record, for the same reason."""
+        return (yield from Touch("barrier", lambda: self._records.get(identity)))
+
     def clock(self) -> Flow[int]:
         """Read the store's clock, in microseconds."""
         return (yield from Touch("clock", self._clock))
@@ -147,8 +155,8 @@ class MemoryStore:
         """Do nothing: there is no schema."""
         return (yield from Touch("verify", lambda: None))
 
-    def secrets(self, candidate: bytes) -> Flow[SecretState]:
-        """Read what is known of secrets; keep the candidate if nothing is."""
+    def secrets(self, candidate: bytes | None) -> Flow[SecretState]:
+        """Read what is known of secrets; keep the candidate if nothing is known."""
 
         def act() -> SecretState:
             if self._generated_secret is None and not self._check_values:

@@ -58,7 +58,7 @@ class Rollback(Ask[None]):
 
 
 def in_transaction(work: Flow[T]) -> Flow[T]:
-    """Do the work in one transaction: what goes wrong in it is undone, what goes wrong in the commit is told as it is."""
+    """Do the work in one transaction. What fails in it is undone, what fails in the commit is told as it is."""
     yield from Begin()
     try:
         result = yield from work

@@ -42,6 +42,8 @@ class Statements:
     admit_secret: Statement
     lock: Statement | None = None
     """Absent where a transaction locks the whole database: then every decision is already under the lock."""
+    probe: Statement | None = None
+    """Absent for the same reason."""
     lock_schema: Statement | None = None
     """Absent for the same reason."""
     wake: Statement | None = None

@@ -13,12 +13,13 @@ from nebis.ports.store import (
     Counts,
     DefiniteFailure,
     IndefiniteFailure,
+    RowLocked,
     Scan,
     SecretState,
     Sweep,
 )
 from nebis.stores.sql import migrations
-from nebis.stores.sql.asks import Query, Statement, in_transaction
+from nebis.stores.sql.asks import Begin, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.rows import STATES, records_of, state_of
@@ -137,6 +138,34 @@ class SqlStore:
             oldest_in_doubt_us=None if in_doubt is None else int(in_doubt[4]),
         )
 
+    def hold(self, identity: bytes) -> Flow[Record | Locked | None]:
+        """Lock a record until the surrounding transaction ends, without waiting, and read it as it then stands."""
+        is_held = True
+        if self._statements.lock is not None:
+            is_held = bool((yield from Query(self._statements.lock, {}, [{"identity": identity}])))
+        # Read by a statement of its own: its snapshot is newer than the lock.
+        record = yield from self.find(identity)
+        return record if is_held or record is None else Locked()
+
+    def barrier(self, identity: bytes) -> Flow[Record | Locked | None]:
+        """Read a record that no earlier transaction can still change; `Locked` while one is under way."""
+        try:
+            yield from Begin()
+            try:
+                return (yield from self._prove_settled(identity))
+            finally:
+                yield from Rollback()
+        except RowLocked:
+            return Locked()
+
+    def _prove_settled(self, identity: bytes) -> Flow[Record | Locked | None]:
+        found = yield from self.hold(identity)
+        if found is not None or self._statements.probe is None:
+            return found
+        # A record that is being inserted by a transaction under way cannot be seen, only bumped into.
+        inserted = yield from Query(self._statements.probe, {"identity": identity})
+        return None if inserted else Locked()
+
     def clock(self) -> Flow[int]:
         """Read the database's clock, in microseconds."""
         rows = yield from Query(self._statements.clock)
@@ -150,13 +179,14 @@ class SqlStore:
         """Raise `SchemaMismatch` unless this version of the code can work with the schema."""
         yield from migrations.verify(self._dialect)
 
-    def secrets(self, candidate: bytes) -> Flow[SecretState]:
+    def secrets(self, candidate: bytes | None) -> Flow[SecretState]:
         """Read what is known of secrets; of several first starters one candidate wins and all of them read it."""
         return (yield from in_transaction(self._offer_and_read_secrets(candidate)))
 
-    def _offer_and_read_secrets(self, candidate: bytes) -> Flow[SecretState]:
+    def _offer_and_read_secrets(self, candidate: bytes | None) -> Flow[SecretState]:
         yield from self._lock_schema()
-        yield from Query(self._statements.offer_secret, {"candidate": candidate})
+        if candidate is not None:
+            yield from Query(self._statements.offer_secret, {"candidate": candidate})
         known = {name: bytes(value) for name, value in (yield from Query(self._statements.read_secrets))}
         generated = known.pop(_GENERATED_SECRET, None)
         return SecretState(generated=generated, check_values=frozenset(known.values()))

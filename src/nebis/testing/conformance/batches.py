@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nebis.core.answers import Answer, Grant, Granted, Kept, Locked, Refused, Running
+from nebis.core.answers import Grant, Granted, Kept, Refused, Running
 from nebis.core.verbs import Verb
-from nebis.ports.store import Sweep
 from nebis.testing.conformance.harness import Connection, Harness
-from nebis.testing.conformance.moves import Case, Move, by, completing, intending, owner, renewing, taking_over
+from nebis.testing.conformance.moves import Case
 from nebis.testing.conformance.probes import PROBES
 from nebis.testing.conformance.situations import SITUATIONS
-from nebis.testing.conformance.specimens import LEASE_US, RETENTION, START_US, claim
+from nebis.testing.conformance.specimens import LEASE_US, START_US, claim
 from nebis.testing.conformance.stage import Stage
 from nebis.testing.conformance.tour import BATCH_SIZE
 from nebis.testing.conformance.twin import Twin
@@ -104,80 +103,3 @@ class TestBatches:
 
 def _complete(case: Case) -> Verb:
     return PROBES["complete"](case)
-
-
-CHANGING: dict[str, tuple[Move, int]] = {
-    "claim of a lapsed record": (PROBES["claim"], START_US + LEASE_US),
-    "take over": (taking_over(), START_US + LEASE_US),
-    "renew": (by(owner, renewing()), START_US + 1),
-    "intend": (by(owner, intending()), START_US),
-    "complete": (by(owner, completing()), START_US),
-    "release": (PROBES["release"], START_US),
-    "withdraw": (PROBES["withdraw"], START_US),
-    "doubt": (PROBES["doubt"], START_US),
-}
-
-
-class TestHeldRecords:
-    """A record in somebody's open transaction: it can wait, its neighbours cannot."""
-
-    @pytest.fixture(autouse=True)
-    def _only_where_a_transaction_holds_one_record(self, harness: Harness, store: Connection) -> None:
-        if not (store.store.capabilities.joins_transactions and harness.locks_single_records):
-            pytest.skip(f"No transaction can hold a single record of the {store.store.capabilities.name} store.")
-
-    @pytest.mark.parametrize("change", CHANGING)
-    def test_a_held_record_answers_locked_and_its_neighbours_are_served(
-        self, harness: Harness, twin: Twin, change: str
-    ) -> None:
-        first, held, last = cases(twin, "a", "b", "c")
-        move, now = CHANGING[change]
-        verbs = [move(first), move(held), move(last)]
-        before = twin.records[held.identity]
-
-        with harness.hold(held.identity):
-            answers = twin.connection.apply(*verbs, now=now)
-
-            assert answers[1] == Locked()
-            assert not {type(answers[0]), type(answers[2])} & {Locked, Refused}
-        assert twin.connection.find(held.identity) == before
-        assert not isinstance(twin.ask(verbs[1], now=now), Locked)
-
-    def test_a_claim_that_changes_nothing_need_not_wait_for_the_holder(self, harness: Harness, twin: Twin) -> None:
-        (held,) = cases(twin, "a")
-
-        with harness.hold(held.identity):
-            answer: Answer | Locked = twin.connection.ask(claim("a", by="second"), now=START_US)
-
-        assert isinstance(answer, Running | Locked)
-
-    def test_new_keys_are_granted_while_another_is_held(self, harness: Harness, twin: Twin) -> None:
-        (held,) = cases(twin, "held")
-
-        with harness.hold(held.identity):
-            answers = twin.connection.apply(claim("x"), claim("held", by="second"), claim("y"), now=START_US + LEASE_US)
-
-        assert [type(answer) for answer in answers] == [Granted, Locked, Granted]
-
-    @pytest.mark.parametrize(
-        ("sweep", "ending", "age_us"),
-        [
-            (Sweep.EXPIRE, ["complete"], RETENTION.outcome_us),
-            (Sweep.PURGE, ["release"], RETENTION.outcome_us),
-            (Sweep.FORGET, ["complete", "expire"], RETENTION.outcome_us + RETENTION.metadata_us),
-        ],
-    )
-    def test_a_sweep_passes_over_what_is_held(
-        self, harness: Harness, twin: Twin, sweep: Sweep, ending: list[str], age_us: int
-    ) -> None:
-        made = cases(twin, "a", "b", "c")
-        instants = [START_US, START_US + RETENTION.outcome_us]
-        for probe, now in zip(ending, instants, strict=False):
-            twin.apply([PROBES[probe](case) for case in made], now=now)
-        store = twin.connection
-
-        with harness.hold(made[1].identity):
-            aged = store.run(store.store.sweep(sweep, limit=10, now=START_US + age_us))
-
-        assert aged == 2
-        assert store.find(made[1].identity) == twin.records[made[1].identity]

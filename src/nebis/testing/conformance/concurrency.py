@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Barrier, Event
 from typing import TypeVar
@@ -34,14 +34,11 @@ OVERTAKING_SECONDS = 0.3
 @contextmanager
 def racers(harness: Harness, count: int) -> Iterator[list[Connection]]:
     """Open that many more connections."""
-    opened: list[Connection] = []
-    try:
-        for _ in range(count):
-            opened.append(harness.connect())
-        yield opened
-    finally:
-        for connection in opened:
-            connection.close()
+    with ExitStack() as opened:
+        connections = [harness.connect() for _ in range(count)]
+        for connection in connections:
+            opened.callback(connection.close)
+        yield connections
 
 
 def persist(connection: Connection, verbs: Sequence[Verb], now: int) -> list[Answer]:
@@ -202,7 +199,8 @@ class TestConcurrency:
             refusals = {answer.reason for answer in of_one_record if isinstance(answer, Refused)}
             assert refusals == {Refusal.MOVED_ON}
 
-    def test_batches_in_opposite_order_do_not_wait_for_each_other(self, harness: Harness, store: Connection) -> None:
+    @pytest.mark.usefixtures("store")
+    def test_batches_in_opposite_order_do_not_wait_for_each_other(self, harness: Harness) -> None:
         keys = [f"key-{number}" for number in range(LAPSED)]
 
         def act(own: Connection, number: int) -> list[Answer]:
@@ -215,7 +213,8 @@ class TestConcurrency:
         granted = Counter(a.record.key for row in answers for a in row if isinstance(a, Granted))
         assert granted == dict.fromkeys(keys, 1)
 
-    def test_of_candidates_for_the_secret_one_is_kept_for_all(self, harness: Harness, store: Connection) -> None:
+    @pytest.mark.usefixtures("store")
+    def test_of_candidates_for_the_secret_one_is_kept_for_all(self, harness: Harness) -> None:
         with racers(harness, RACERS) as connections:
             states = race(connections, lambda own, n: own.run(own.store.secrets(bytes([n]) * 32)))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nebis.core.answers import Granted
 from nebis.errors import SchemaMismatch
 from nebis.testing.conformance.harness import Connection, Harness
 from nebis.testing.conformance.specimens import START_US, claim
@@ -17,7 +18,7 @@ class TestMigrations:
 
     @pytest.fixture
     def blank(self, harness: Harness) -> Iterator[Connection]:
-        """A store before its first migration."""
+        """Connect to a store before its first migration."""
         connection = harness.blank()
         yield connection
         connection.close()
@@ -27,7 +28,7 @@ class TestMigrations:
 
         blank.run(blank.store.verify())
 
-        assert Twin(blank).ask(claim(), now=START_US)
+        assert isinstance(Twin(blank).ask(claim(), now=START_US), Granted)
 
     def test_the_second_migration_has_nothing_to_do_and_keeps_every_record(self, blank: Connection) -> None:
         blank.run(blank.store.migrate())

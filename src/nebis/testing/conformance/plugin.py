@@ -1,4 +1,4 @@
-"""The pytest plugin by which a store's author runs the suite: `-p nebis.testing.conformance.plugin --nebis-store=...`."""
+"""The pytest plugin by which a store's author runs the suite, with `-p nebis.testing.conformance.plugin`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _SUITES = (
     "ageing",
     "reading",
     "batches",
+    "transactions",
     "secrets",
     "migrations",
     "concurrency",
@@ -52,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def harness(pytestconfig: pytest.Config) -> Iterator[Harness]:
-    """The harness that --nebis-store names."""
+    """Make the harness that --nebis-store names."""
     target = pytestconfig.getoption("--nebis-store")
     if not target or ":" not in target:
         raise pytest.UsageError("Name the store under test: --nebis-store=package.module:make_harness")
@@ -64,7 +65,7 @@ def harness(pytestconfig: pytest.Config) -> Iterator[Harness]:
 
 @pytest.fixture
 def store(harness: Harness) -> Iterator[Connection]:
-    """A connection to an empty store."""
+    """Connect to an empty store."""
     connection = harness.fresh()
     yield connection
     connection.close()
@@ -72,11 +73,11 @@ def store(harness: Harness) -> Iterator[Connection]:
 
 @pytest.fixture
 def twin(store: Connection) -> Twin:
-    """An empty store beside the state machine."""
+    """Put an empty store beside the state machine."""
     return Twin(store)
 
 
 @pytest.fixture
 def stage(twin: Twin) -> Stage:
-    """One key on an empty store, and a clock that the test moves."""
+    """Put one key on an empty store, with a clock that the test moves."""
     return Stage(twin)

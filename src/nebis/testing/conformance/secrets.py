@@ -25,6 +25,12 @@ class TestSecrets:
 
         assert first == second == SecretState(generated=CANDIDATE, check_values=frozenset())
 
+    def test_without_a_candidate_nothing_is_kept(self, store: Connection) -> None:
+        nothing = SecretState(generated=None, check_values=frozenset())
+
+        assert store.run(store.store.secrets(None)) == nothing
+        assert store.run(store.store.secrets(None)) == nothing
+
     def test_check_values_are_remembered_once_each(self, store: Connection) -> None:
         for check_value in (CHECK_VALUE, OTHER_CHECK_VALUE, CHECK_VALUE):
             store.run(store.store.admit_secret(check_value))

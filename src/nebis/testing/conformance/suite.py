@@ -2,7 +2,7 @@
 
 from nebis.testing.conformance.ageing import TestAgeing
 from nebis.testing.conformance.attach import TestAttach
-from nebis.testing.conformance.batches import TestBatches, TestHeldRecords
+from nebis.testing.conformance.batches import TestBatches
 from nebis.testing.conformance.checkpoint import TestCheckpoint
 from nebis.testing.conformance.claim import TestClaim
 from nebis.testing.conformance.complete import TestComplete
@@ -18,6 +18,7 @@ from nebis.testing.conformance.resolve import TestResolve
 from nebis.testing.conformance.secrets import TestSecrets
 from nebis.testing.conformance.suspend import TestSuspend
 from nebis.testing.conformance.take_over import TestTakeOver
+from nebis.testing.conformance.transactions import TestHeldRecords, TestHeldStore, TestTransactions
 from nebis.testing.conformance.turn_back import TestTurnBack
 from nebis.testing.conformance.withdraw import TestWithdraw
 
@@ -32,6 +33,7 @@ __all__ = [
     "TestDifferential",
     "TestDoubt",
     "TestHeldRecords",
+    "TestHeldStore",
     "TestIntend",
     "TestMigrations",
     "TestReading",
@@ -41,6 +43,7 @@ __all__ = [
     "TestSecrets",
     "TestSuspend",
     "TestTakeOver",
+    "TestTransactions",
     "TestTurnBack",
     "TestWithdraw",
 ]

@@ -53,7 +53,7 @@ class Twin:
         return [self._compare(verb, answer, now) for verb, answer in zip(verbs, answers, strict=True)]
 
     def sweep(self, sweep: Sweep, *, limit: int, now: int) -> int:
-        """Age records on both sides; which ones of those that are due is the store's choice, what they become is not."""
+        """Age records on both sides; the store chooses which of those that are due, not what they become."""
         due: dict[bytes, Record | None] = {}
         for identity, record in self.records.items():
             step = transition(record, _AGEING[sweep](identity=identity), now, Fence(0))

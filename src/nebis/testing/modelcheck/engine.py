@@ -8,6 +8,7 @@ from nebis.core.answers import Granted, Intended, Kept, Refusal, Refused, Replay
 from nebis.core.record import EffectClass, EffectsMode, State
 from nebis.core.step import Edge
 from nebis.testing.modelcheck import bank
+from nebis.testing.modelcheck.changes import acknowledged, claim_of, instead, ownership_of, sending, unanswered, without
 from nebis.testing.modelcheck.configurations import Configuration, Transaction
 from nebis.testing.modelcheck.habits import Habit
 from nebis.testing.modelcheck.plan import Deed, Plan
@@ -67,9 +68,19 @@ class Engine:
         """Return which row the store finds for somebody."""
         return 0 if Habit.IDENTITY_WITHOUT_TENANT in self._habits else attempt.tenant
 
-    def instants(self, face: Face) -> tuple[tuple[Cost, Instant], ...]:
+    def is_awaited(self, situation: Situation, life: int) -> bool:
+        """Tell whether a copy of the claim that began a life is still about: assumed not to outlive its retention."""
+        if Habit.CLAIM_OUTLIVES_RETENTION in self._habits:
+            return False
+        return any(one.name == life and one.at is At.CLAIMING for one in situation.attempts) or any(
+            one.name == life and one.verb == "claim" for one in situation.sent
+        )
+
+    def instants(self, situation: Situation, face: Face) -> tuple[tuple[Cost, Instant], ...]:
         """Return when a claim or a takeover may arrive: a lease may be over at any moment."""
         match face.state:
+            case State.COMPLETED | State.AVAILABLE if self.is_awaited(situation, face.life):
+                return ((Cost.FREE, Instant.LIVE),)
             case State.IN_PROGRESS if not face.is_suspended:
                 return ((Cost.FREE, Instant.LIVE), (Cost.FREE, Instant.LAPSED))
             case State.COMPLETED | State.AVAILABLE:
@@ -94,7 +105,7 @@ class Engine:
         """Send a claim or a takeover and hear the answer, or not."""
         yield from unanswered(situation, attempt, message)
         row = self.row(attempt)
-        for cost, now in self.instants(self._table.faces[situation.records[row]]):
+        for cost, now in self.instants(situation, self._table.faces[situation.records[row]]):
             reply = self._table.apply(situation.records[row], message, now, fence)
             then = self.with_record(situation, row, reply.record)
             told = Told(attempt.name, message.verb, reply.edge)
@@ -129,7 +140,7 @@ class Engine:
     def _run_single(self, situation: Situation, attempt: Attempt, fence: int) -> Iterator[Move]:
         """Claim, run and complete in one commit; after a lost commit the same claim is simply sent again."""
         row = self.row(attempt)
-        for cost, now in self.instants(self._table.faces[situation.records[row]]):
+        for cost, now in self.instants(situation, self._table.faces[situation.records[row]]):
             claimed = self._table.apply(situation.records[row], claim_of(attempt), now, fence)
             if not isinstance(claimed.answer, Granted):
                 then = self.with_record(situation, row, claimed.record)
@@ -138,7 +149,7 @@ class Engine:
                 )
                 continue
             owned = self._table.faces[claimed.shown]
-            for kind in "SR":
+            for kind in "SR" if cost is Cost.FREE else "S":
                 message = Message("complete", attempt.tenant, attempt.name, owned.life, owned.fence, kind)
                 ended = self._table.apply(claimed.record, message, Instant.LIVE, fence)
                 then = self.with_record(situation, row, ended.record)

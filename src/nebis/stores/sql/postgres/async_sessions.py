@@ -116,8 +116,10 @@ class _Home:
 class OwnAsyncConnections(Generic[C]):
     """Connections that Nebis opens, when first needed and anew in each process and event loop."""
 
-    def __init__(self, driver: AsyncDriver[C], primary: Primary, settings: Settings, *, size: int) -> None:
-        self.is_pinned = not settings.pooler
+    def __init__(
+        self, driver: AsyncDriver[C], primary: Primary, settings: Settings, *, size: int, is_pinned: bool
+    ) -> None:
+        self.is_pinned = is_pinned
         self._driver = driver
         self._primary = primary
         self._settings = settings

@@ -25,7 +25,7 @@ class AsyncpgEar:
         self._ended = asyncio.Event()
 
     def hear(self, heard: Callable[[str], None], ready: Callable[[], None]) -> None:
-        """Call `ready` once connected and `heard` with every payload, until woken; raise when the connection is lost."""
+        """Call `ready` once connected, then `heard` with every payload, until woken; raise when the connection ends."""
         asyncio.run(self._hear(heard, ready))
 
     def wake(self) -> None:

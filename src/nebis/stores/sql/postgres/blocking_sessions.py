@@ -105,8 +105,10 @@ class OwnConnections(Generic[C]):
     restart of the server there is no back-off to wait out.
     """
 
-    def __init__(self, driver: BlockingDriver[C], primary: Primary, settings: Settings, *, size: int) -> None:
-        self.is_pinned = not settings.pooler
+    def __init__(
+        self, driver: BlockingDriver[C], primary: Primary, settings: Settings, *, size: int, is_pinned: bool
+    ) -> None:
+        self.is_pinned = is_pinned
         self._driver = driver
         self._primary = primary
         self._settings = settings

@@ -58,10 +58,10 @@ class Trouble:
 
 # SQLSTATE classes in which an ERROR says that the server understood, refused and rolled back. Class 08 is missing on
 # purpose: it is what poolers and drivers say when they lost the server.
-_REFUSING_CLASSES = frozenset(
-    ["03", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "21", "22", "23", "24", "25", "26", "27", "28", "2B"]
-    + ["2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "44", "53", "54", "55", "57", "58", "72", "F0", "HV"]
-    + ["P0", "XX"]
+_REFUSING_CLASSES = (
+    frozenset({"03", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "21", "22", "23", "24", "25", "26", "27"})
+    | {"28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "44", "53", "54", "55", "57", "58", "72"}
+    | {"F0", "HV", "P0", "XX"}
 )
 _UNPROVING_CLASSES = frozenset(["00", "01", "02", "08"])
 

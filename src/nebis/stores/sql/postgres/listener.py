@@ -22,7 +22,7 @@ class Ear(Protocol):
     """One connection that listens. Made on the listening thread; `wake` comes from another one."""
 
     def hear(self, heard: Callable[[str], None], ready: Callable[[], None]) -> None:
-        """Call `ready` once connected and `heard` with every payload, until woken; raise when the connection is lost."""
+        """Call `ready` once connected, then `heard` with every payload, until woken; raise when the connection ends."""
         ...
 
     def wake(self) -> None:

@@ -74,7 +74,7 @@ async def _rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:
         return []
     try:
         return await cursor.fetchall()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the statement was executed.
         raise psycopg_failures.Unreadable(type(error).__name__) from None
 
 

@@ -82,7 +82,7 @@ def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
         return []
     try:
         return cursor.fetchall()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the statement was executed.
         raise psycopg_failures.Unreadable(type(error).__name__) from None
 
 

@@ -21,7 +21,7 @@ class PsycopgEar:
         self._bell, self._button = socket.socketpair()
 
     def hear(self, heard: Callable[[str], None], ready: Callable[[], None]) -> None:
-        """Call `ready` once connected and `heard` with every payload, until woken; raise when the connection is lost."""
+        """Call `ready` once connected, then `heard` with every payload, until woken; raise when the connection ends."""
         try:
             connection = self._driver.connect()
             try:
@@ -34,6 +34,7 @@ class PsycopgEar:
             raise IndefiniteFailure(f"the listening connection was lost ({type(error).__name__})") from None
         finally:
             self._bell.close()
+            self._button.close()
 
     def wake(self) -> None:
         """Make `hear` return."""

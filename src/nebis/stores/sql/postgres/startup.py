@@ -29,7 +29,7 @@ SELECT
     {system_identifier},
     CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END,
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END
-""",  # noqa: S608 - both callers are below.
+""",
     )
 
 

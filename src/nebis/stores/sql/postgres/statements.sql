@@ -152,6 +152,20 @@ WITH held AS MATERIALIZED (
 SELECT held.identity, nextval('nebis_fence')
 FROM held;
 
+-- name: probe
+-- Inserts a record that is rolled back at once: it waits for whoever is inserting the same key, as long as the lock
+-- timeout allows. Only so can a transaction be noticed whose rows nobody sees yet.
+INSERT INTO nebis_record (
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
+    lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at
+)
+VALUES (
+    :identity::bytea, gen_random_uuid(), '', '', '', '', :identity::bytea, 0, 'L', 'P', 1, substring(:identity::bytea, 1, 16),
+    0, 1, 0, FALSE, FALSE, 0, 0, 0
+)
+ON CONFLICT (identity) DO NOTHING
+RETURNING identity;
+
 -- name: save
 -- Writes a whole record back, under the lock. The old life and fence are guarded all the same.
 UPDATE nebis_record AS record

@@ -1,0 +1,60 @@
+"""Opening a SQLite store from its URL."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from nebis.ports.store import AsyncBackend, BlockingBackend, Capabilities, Tier
+from nebis.stores.sql.dialect import sqlite_dialect
+from nebis.stores.sql.sqlite.journal import Journal, chosen_journal
+from nebis.stores.sql.sqlite.location import DatabaseFile, check_location, path_of
+from nebis.stores.sql.sqlite.sessions import AsyncSqliteSessions, SqliteSessions
+from nebis.stores.sql.verbs import SqlStore
+
+BUSY_SECONDS = 5.0
+"""How long a write waits for other processes. Shorter refuses under bursts, longer outlives a client's patience."""
+
+JournalWish = Literal["wal", "rollback"]
+
+
+class Opened:
+    """One file, opened with one way of journalling; it hands out sessions with a connection each."""
+
+    def __init__(self, url: str, journal: JournalWish, busy_seconds: float) -> None:
+        path = path_of(url)
+        check_location(path)
+        self.journal = chosen_journal(journal)
+        self._file = DatabaseFile(path)
+        self._busy_seconds = busy_seconds
+        self.store = SqlStore(sqlite_dialect(), _capabilities(self.journal))
+
+    def sessions(self) -> SqliteSessions:
+        """Return access through a connection of its own, which opens when it is first used."""
+        return SqliteSessions(self._file, self.journal, self._busy_seconds)
+
+
+def open_blocking(url: str, *, journal: JournalWish = "wal", busy_seconds: float = BUSY_SECONDS) -> BlockingBackend:
+    """Open `sqlite:///relative` or `sqlite:////absolute`; raise `ConfigError` where no database can be kept safely."""
+    opened = Opened(url, journal, busy_seconds)
+    return BlockingBackend(store=opened.store, sessions=opened.sessions(), beat=opened.sessions)
+
+
+def open_async(url: str, *, journal: JournalWish = "wal", busy_seconds: float = BUSY_SECONDS) -> AsyncBackend:
+    """Open the same for asyncio."""
+    opened = Opened(url, journal, busy_seconds)
+    return AsyncBackend(store=opened.store, sessions=AsyncSqliteSessions(opened.sessions()), beat=opened.sessions)
+
+
+def _capabilities(journal: Journal) -> Capabilities:
+    return Capabilities(
+        name="sqlite",
+        tier=Tier.FULL,
+        survives_restart=True,
+        joins_transactions=True,
+        wakes_other_processes=False,
+        assumptions=(
+            "every process that uses the file runs on this machine, and the file is on a local disk",
+            "the disk keeps what it said it has written",
+            journal.assumption,
+        ),
+    )

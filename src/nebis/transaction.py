@@ -1,0 +1,119 @@
+"""A handler's transaction: its own rows and the outcome of its record, committed together."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from nebis.core.record import Outcome, Record
+from nebis.errors import MisuseError
+from nebis.flow import drive, drive_async
+from nebis.flows.guarded import begin_guarded, commit_guarded
+from nebis.flows.request import Request
+from nebis.flows.settle import rendered
+from nebis.runtime.blocking import BlockingTurn
+from nebis.runtime.eventloop import AsyncTurn
+
+
+class _Finishable:
+    """What both worlds share: the one result, rendered to its final bytes before anything is committed."""
+
+    def __init__(self, record: Record, request: Request) -> None:
+        self._record = record
+        self._request = request
+        self._outcome: Outcome | None = None
+
+    def finish(self, result: object) -> None:
+        """Give the result of the operation; it is stored in the very commit of this transaction."""
+        if self._outcome is not None:
+            raise MisuseError("tx.finish was called twice; an operation has one result.")
+        self._outcome = rendered(self._request, result)
+
+    def _finished(self) -> Outcome:
+        if self._outcome is None:
+            raise MisuseError("The transaction was rolled back: call tx.finish(result) before its block ends.")
+        return self._outcome
+
+
+class Transaction(_Finishable):
+    """A block whose rows and outcome exist together or not at all."""
+
+    def __init__(self, turn: BlockingTurn, target: object | None, record: Record, request: Request) -> None:
+        super().__init__(record, request)
+        self._turn = turn
+        self._target = target
+        self._is_single = turn.single is not None
+
+    @property
+    def connection(self) -> Any:
+        """Return the connection, or the session, that the application's own rows go through."""
+        if self._turn.transaction is None:
+            raise MisuseError("The transaction has ended; use its connection inside the block.")
+        return self._turn.transaction.connection
+
+    def __enter__(self) -> Self:
+        """Lock the record and begin, or raise `ClaimLost`."""
+        if not self._is_single:
+            self._turn.join(self._target)
+            drive(begin_guarded(self._record, self._request.policy), self._turn.perform)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit rows and outcome together; roll back if the block raised or gave no result."""
+        if self._is_single:
+            # The flow that claimed inside this transaction also ends it.
+            self._turn.settled = None if error is not None else self._finished()
+            return
+        if self._turn.transaction is None:
+            return
+        if error is not None or self._outcome is None:
+            transaction, self._turn.transaction = self._turn.transaction, None
+            transaction.rollback()
+        if error is None:
+            outcome = self._finished()
+            drive(commit_guarded(self._record, self._request.policy, outcome), self._turn.perform)
+            self._turn.settled = outcome
+
+
+class AsyncTransaction(_Finishable):
+    """The asyncio twin of `Transaction`."""
+
+    def __init__(self, turn: AsyncTurn, target: object | None, record: Record, request: Request) -> None:
+        super().__init__(record, request)
+        self._turn = turn
+        self._target = target
+        self._is_single = turn.single is not None
+
+    @property
+    def connection(self) -> Any:
+        """Return the connection, or the session, that the application's own rows go through."""
+        if self._turn.transaction is None:
+            raise MisuseError("The transaction has ended; use its connection inside the block.")
+        return self._turn.transaction.connection
+
+    async def __aenter__(self) -> Self:
+        """Lock the record and begin, or raise `ClaimLost`."""
+        if not self._is_single:
+            self._turn.join(self._target)
+            await drive_async(begin_guarded(self._record, self._request.policy), self._turn.perform)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit rows and outcome together; roll back if the block raised or gave no result."""
+        if self._is_single:
+            # The flow that claimed inside this transaction also ends it.
+            self._turn.settled = None if error is not None else self._finished()
+            return
+        if self._turn.transaction is None:
+            return
+        if error is not None or self._outcome is None:
+            transaction, self._turn.transaction = self._turn.transaction, None
+            await transaction.rollback()
+        if error is None:
+            outcome = self._finished()
+            await drive_async(commit_guarded(self._record, self._request.policy, outcome), self._turn.perform)
+            self._turn.settled = outcome
