@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 T = TypeVar("T")
 
 _CHUNK_BYTES = 65536
+_LONGEST_PATTERN = 64
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -33,7 +34,10 @@ class FaultProxy:
         """Cut when the client sends this; the server never sees it."""
         self.cut_reply_after: bytes | None = None
         """Let the server see this and cut when its reply comes; the client never sees that."""
+        self.swallow_at: bytes | None = None
+        """Swallow from the moment at which the client sends this, this included."""
         self.was_cut = threading.Event()
+        self.was_swallowed = threading.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
         self._thread.start()
         self._server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
@@ -68,6 +72,11 @@ class FaultProxy:
     def flow(self) -> None:
         """Pass everything on again, also what was held back."""
         self._loop.call_soon_threadsafe(self._flowing.set)
+
+    def swallow_now(self) -> None:
+        """Swallow, from within the loop."""
+        self._flowing.clear()
+        self.was_swallowed.set()
 
     def reset_all(self) -> None:
         """Reset every connection, in both directions."""
@@ -131,13 +140,16 @@ class _Link:
     async def pump_to_server(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(_CHUNK_BYTES):
             # What came before is kept, because a pattern may be split between two reads.
-            self._seen = (self._seen + data)[-_CHUNK_BYTES:]
+            self._seen = self._seen[-_LONGEST_PATTERN:] + data
             if self._contains(self._proxy.cut_before):
                 self._proxy.cut_before = None
                 self._cut()
             if self._contains(self._proxy.cut_reply_after):
                 self._proxy.cut_reply_after = None
                 self._is_marked = True
+            if self._contains(self._proxy.swallow_at):
+                self._proxy.swallow_at = None
+                self._proxy.swallow_now()
             await self._proxy.pass_on(data, self._server)
         with suppress(OSError):
             self._server.write_eof()

@@ -86,6 +86,7 @@ def claim(record: Record | None, verb: Claim, now: int, fence: Fence) -> Step[Cl
             owned = _fresh_attempt(record, verb, now, fence)
             return Step(record=owned, answer=Granted(record=owned, how=Grant.AVAILABLE), edge=Edge.CLAIM_AVAILABLE)
         case _:
+            assert record.state is State.IN_PROGRESS  # A tombstone was answered above.
             return _claim_running(record, verb, now, fence)
 
 
@@ -93,7 +94,9 @@ def _after_its_time(record: Record, verb: Claim, now: int, fence: Fence) -> Step
     """Answer for a record that is only still there because nobody purged it: the window never depends on that."""
     if record.state is State.AVAILABLE and now >= record.expires_at:
         return _begin(verb, now, fence, Grant.NEW, Edge.CLAIM_NEW_AFTER_AVAILABLE)
-    if record.state not in (State.COMPLETED, State.EXPIRED) or now < record.expires_at:
+    # A tombstone stays one even if the clock steps back: there is no outcome left to replay (F055).
+    is_over = record.state is State.EXPIRED or (record.state is State.COMPLETED and now >= record.expires_at)
+    if not is_over:
         return None
     if now >= record.forget_at:
         return _begin(verb, now, fence, Grant.NEW, Edge.CLAIM_NEW_AFTER_FORGOTTEN)

@@ -25,7 +25,7 @@ def settle(request: Request, record: Record, end: Returned[object] | Raised | Se
         return Finished(record_id=record.record_id, outcome=end.outcome, is_replay=False)
     if isinstance(end, Returned):
         return (yield from complete(request, record, rendered(request, end.value)))
-    error, disposition = _classified(request, end.error)
+    error, disposition = classified(request, end.error)
     match disposition:
         case Disposition.REJECT:
             body = request.encode_rejection(error)
@@ -44,7 +44,7 @@ def settle(request: Request, record: Record, end: Returned[object] | Raised | Se
             assert_never(disposition)
 
 
-def _classified(request: Request, error: Exception) -> tuple[Exception, Disposition]:
+def classified(request: Request, error: Exception) -> tuple[Exception, Disposition]:
     """Ask what an exception says. A hook that fails says nothing, and its own error is what its author must see."""
     try:
         return error, request.classify(error)

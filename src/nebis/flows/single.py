@@ -17,7 +17,7 @@ from nebis.flows.execute import told, without_running
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE, doubt_ended_inside
 from nebis.flows.persist import as_refusal, send_claim, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
-from nebis.flows.settle import rendered
+from nebis.flows.settle import classified, rendered
 from nebis.ports.asks import (
     Draw,
     Raised,
@@ -131,8 +131,9 @@ def _learn(request: Request, claim: Claim, failure: StoreFailure) -> Flow[Ending
 
 def _raised(request: Request, claim: Claim, record: Record, error: Exception) -> Flow[Ending]:
     """End an attempt whose rows are undone: only a definite rejection leaves anything behind."""
-    if request.classify(error) is not Disposition.REJECT:
-        happened = Withdrawn if request.classify(error) is Disposition.WITHDRAW else Released
+    error, disposition = classified(request, error)
+    if disposition is not Disposition.REJECT:
+        happened = Withdrawn if disposition is Disposition.WITHDRAW else Released
         yield from Tell(happened(operation=record.operation, operation_id=str(record.record_id)))
         return Failed(record=record, error=error)
     again = yield from _claim_inside(claim)

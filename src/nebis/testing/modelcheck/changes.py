@@ -9,12 +9,16 @@ from nebis.testing.modelcheck.world import Ack, Attempt, Cost, Message, Move, Si
 
 def instead(situation: Situation, attempt: Attempt, other: Attempt) -> Situation:
     """Let an attempt go on."""
-    return situation._replace(attempts=tuple(other if one == attempt else one for one in situation.attempts))
+    records, attempts, sent, bank, acks, past = situation
+    attempts = tuple([other if one is attempt else one for one in attempts])
+    return Situation(records, attempts, sent, bank, acks, past)
 
 
 def without(situation: Situation, attempt: Attempt) -> Situation:
     """Let an attempt end."""
-    return situation._replace(attempts=tuple(one for one in situation.attempts if one != attempt))
+    records, attempts, sent, bank, acks, past = situation
+    attempts = tuple([one for one in attempts if one is not attempt])
+    return Situation(records, attempts, sent, bank, acks, past)
 
 
 def sending(situation: Situation, message: Message) -> Situation:

@@ -92,14 +92,16 @@ class Engine:
 
     def with_record(self, situation: Situation, row: int, record: int) -> Situation:
         """Return the situation with another row; a life that leaves the table is remembered with its end."""
-        before, after = self._table.faces[situation.records[row]], self._table.faces[record]
-        records = (*situation.records[:row], record, *situation.records[row + 1 :])
-        past = situation.past
+        records, attempts, sent, ledger, acks, past = situation
+        if records[row] == record:
+            return situation
+        before, after = self._table.faces[records[row]], self._table.faces[record]
+        records = (*records[:row], record, *records[row + 1 :])
         if before.life != after.life:
             past = tuple(one for one in past if one.life != after.life)
             if before.state is not None:
                 past = tuple(sorted({*past, Past(before.life, before.kind)}))
-        return situation._replace(records=records, past=past)
+        return Situation(records, attempts, sent, ledger, acks, past)
 
     def _ask(self, situation: Situation, attempt: Attempt, message: Message, fence: int) -> Iterator[Move]:
         """Send a claim or a takeover and hear the answer, or not."""

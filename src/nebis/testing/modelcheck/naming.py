@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nebis.testing.modelcheck.table import Renaming, Table
 from nebis.testing.modelcheck.world import NOBODY, Ack, Attempt, Body, Entry, Message, Past, Situation
+
+
+class _Actors(NamedTuple):
+    """The part of a situation that decides all names, in canonical form."""
+
+    records: tuple[int, ...]
+    attempts: tuple[Attempt, ...]
+    sent: tuple[Message, ...]
+    names: Renaming
+    fences: Renaming
+    lives: frozenset[int]
+    """The lives, by their old names, that anybody can still touch."""
 
 
 class Naming:
@@ -12,6 +26,7 @@ class Naming:
     def __init__(self, table: Table, *, keeps_fences: bool) -> None:
         self._table = table
         self._keeps_fences = keeps_fences
+        self._actors: dict[tuple[object, ...], _Actors] = {}
 
     def canonical(self, situation: Situation) -> tuple[Situation, Renaming]:
         """Return the situation with names in order of appearance and fences without gaps, and the new names.
@@ -19,43 +34,76 @@ class Naming:
         Only equality of names and the order of fences can be seen by anybody, so nothing is lost. What the bank and
         the clients know of a life that nobody can touch any more is dropped: the theorems held for it until here.
         """
-        situation = self._without_the_untouchable(situation)
-        fences = self._fences(situation)
-        shaped = situation._replace(
-            attempts=tuple(sorted(situation.attempts, key=lambda one: self._shape_of_attempt(situation, one))),
-            sent=tuple(sorted(situation.sent, key=lambda one: self._shape_of_message(situation, one))),
-        )
-        names = self._names(shaped)
-        if _is_identity(names) and _is_identity(fences):
-            return _sorted(shaped), names
-        return _sorted(self._renamed(shaped, names, fences)), names
+        records, attempts, sent, bank, acks, past = situation
+        bank_fences = tuple(entry.fence for entry in bank if entry.fence)
+        wanted = (records, attempts, sent, bank_fences)
+        actors = self._actors.get(wanted)
+        if actors is None:
+            actors = self._actors[wanted] = self._named(situation, bank_fences)
+        lives, fences = actors.lives, actors.fences
+        if past:
+            past = tuple([one for one in past if one.life in lives])
+        if acks:
+            acks = tuple([one for one in acks if one.life in lives])
+        if bank:
+            bank = tuple([one for one in bank if one.life in lives])
+        names = _with_bystanders(actors.names, bank, acks)
+        if bank:
+            bank = tuple(
+                sorted([Entry(names[one[0]], one[1], names[one[2]], one[3], one[4], fences[one[5]]) for one in bank])
+            )
+        if acks:
+            acks = tuple(
+                sorted(
+                    [
+                        Ack(names[life], Body(body.kind, names[body.life], names[body.author]), fault)
+                        for life, body, fault in acks
+                    ]
+                )
+            )
+        if past:
+            past = tuple(sorted([Past(names[life], kind) for life, kind in past]))
+        return Situation(actors.records, actors.attempts, actors.sent, bank, acks, past), names
 
-    def _without_the_untouchable(self, situation: Situation) -> Situation:
-        faces = self._table.faces
-        lives = {faces[record].life for record in situation.records}
-        lives.update(attempt.life for attempt in situation.attempts)
-        lives.update(message.life for message in situation.sent)
-        return situation._replace(
-            bank=tuple(entry for entry in situation.bank if entry.life in lives),
-            acks=tuple(ack for ack in situation.acks if ack.life in lives),
-            past=tuple(past for past in situation.past if past.life in lives),
+    def _named(self, situation: Situation, bank_fences: tuple[int, ...]) -> _Actors:
+        faces = [self._table.faces[record] for record in situation.records]
+        attempts = sorted(situation.attempts, key=lambda one: self._shape_of_attempt(situation, one))
+        sent = sorted(situation.sent, key=lambda one: self._shape_of_message(situation, one))
+        mentioned = [name for face in faces for name in face.names]
+        for one in (*attempts, *sent):
+            mentioned += (one.life, one.name, one.key)
+        names = _in_order_of_appearance(mentioned)
+        fences = self._ranks({*bank_fences, *(face.fence for face in faces), *(one.fence for one in (*attempts, *sent))})
+        return _Actors(
+            records=tuple([self._table.renamed(record, names, fences) for record in situation.records]),
+            attempts=tuple(
+                sorted(
+                    one._replace(name=names[one.name], life=names[one.life], key=names[one.key], fence=fences[one.fence])
+                    for one in attempts
+                )
+            ),
+            sent=tuple(
+                sorted(
+                    one._replace(name=names[one.name], life=names[one.life], key=names[one.key], fence=fences[one.fence])
+                    for one in sent
+                )
+            ),
+            names=names,
+            fences=fences,
+            lives=frozenset({*(face.life for face in faces), *(one.life for one in (*attempts, *sent))}),
         )
 
-    def _fences(self, situation: Situation) -> Renaming:
-        faces = self._table.faces
-        fences = {faces[record].fence for record in situation.records}
-        fences.update(attempt.fence for attempt in situation.attempts)
-        fences.update(message.fence for message in situation.sent)
-        fences.update(entry.fence for entry in situation.bank)
-        fences.add(0)
+    def _ranks(self, fences: set[int]) -> Renaming:
+        highest = max(fences)
         if self._keeps_fences:
-            return tuple(range(max(fences) + 1))
-        ranks = [0] * (max(fences) + 1)
-        for rank, fence in enumerate(sorted(fences)):
+            return tuple(range(highest + 1))
+        ranks = [0] * (highest + 1)
+        for rank, fence in enumerate(sorted({0, *fences})):
             ranks[fence] = rank
         return tuple(ranks)
 
     def _shape_of_attempt(self, situation: Situation, one: Attempt) -> tuple[object, ...]:
+        """Return what tells an attempt from others without its name."""
         face = self._table.faces[situation.records[one.tenant]]
         return (*one[0:1], *one[3:9], one.name == face.name, one.life == face.life, one.name == one.life)
 
@@ -63,64 +111,33 @@ class Naming:
         face = self._table.faces[situation.records[one.tenant]]
         return (*one[0:2], *one[4:6], one.command, one.name == face.name, one.life == face.life)
 
-    def _names(self, situation: Situation) -> Renaming:
-        seen: dict[int, int] = {}
-        for record in situation.records:
-            for name in self._table.faces[record].names:
-                seen.setdefault(name, len(seen))
-        for attempt in situation.attempts:
-            for name in (attempt.life, attempt.name, attempt.key):
-                if name != NOBODY:
-                    seen.setdefault(name, len(seen))
-        for message in situation.sent:
-            for name in (message.life, message.name, message.key):
-                if name != NOBODY:
-                    seen.setdefault(name, len(seen))
-        for entry in situation.bank:
-            seen.setdefault(entry.key, len(seen))
-        for ack in situation.acks:
-            seen.setdefault(ack.body.life, len(seen))
-            seen.setdefault(ack.body.author, len(seen))
-        names = [NOBODY] * (max(seen, default=-1) + 1)
-        for old, new in seen.items():
-            names[old] = new
-        return tuple(names)
 
-    def _renamed(self, situation: Situation, names: Renaming, fences: Renaming) -> Situation:
-        def new(name: int) -> int:
-            return NOBODY if name == NOBODY else names[name]
-
-        return Situation(
-            records=tuple(self._table.renamed(record, names, fences) for record in situation.records),
-            attempts=tuple(
-                one._replace(name=new(one.name), life=new(one.life), key=new(one.key), fence=fences[one.fence])
-                for one in situation.attempts
-            ),
-            sent=tuple(
-                one._replace(name=new(one.name), life=new(one.life), key=new(one.key), fence=fences[one.fence])
-                for one in situation.sent
-            ),
-            bank=tuple(
-                Entry(new(one.life), one.step, new(one.key), one.count, one.memory, fences[one.fence])
-                for one in situation.bank
-            ),
-            acks=tuple(
-                Ack(new(one.life), Body(one.body.kind, new(one.body.life), new(one.body.author)), one.fault)
-                for one in situation.acks
-            ),
-            past=tuple(Past(new(one.life), one.kind) for one in situation.past),
-        )
+def _in_order_of_appearance(mentioned: list[int]) -> Renaming:
+    """Return new names; the last place is that of nobody, so that the index -1 finds it."""
+    order: dict[int, int] = {}
+    for name in mentioned:
+        if name != NOBODY:
+            order.setdefault(name, len(order))
+    names = [NOBODY] * (max(order, default=-1) + 2)
+    for old, new in order.items():
+        names[old] = new
+    return tuple(names)
 
 
-def _is_identity(renaming: Renaming) -> bool:
-    return all(old == new for old, new in enumerate(renaming))
-
-
-def _sorted(situation: Situation) -> Situation:
-    return situation._replace(
-        attempts=tuple(sorted(situation.attempts)),
-        sent=tuple(sorted(situation.sent)),
-        bank=tuple(sorted(situation.bank)),
-        acks=tuple(sorted(situation.acks)),
-        past=tuple(sorted(situation.past)),
-    )
+def _with_bystanders(names: Renaming, bank: tuple[Entry, ...], acks: tuple[Ack, ...]) -> Renaming:
+    """Return the names with those added that only the bank or a client still remembers."""
+    known = len(names) - 1
+    missing = [
+        name
+        for name in (*[entry.key for entry in bank], *[name for ack in acks for name in ack.body[1:]])
+        if name >= known or (name != NOBODY and names[name] == NOBODY)
+    ]
+    if not missing:
+        return names
+    extended = [*names[:-1], *([NOBODY] * (max(missing) + 2 - known))]
+    following = max(extended) + 1
+    for name in missing:
+        if extended[name] == NOBODY:
+            extended[name] = following
+            following += 1
+    return tuple(extended)

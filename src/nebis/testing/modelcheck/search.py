@@ -58,8 +58,15 @@ class Result:
         return self.violations[Violation.POISONED]
 
 
-Step = tuple[int, int]
-"""A move as the search uses it: what it costs, and the number of the next situation."""
+class Step:
+    """All moves of one cost from one situation: as they were made, and later as numbers."""
+
+    __slots__ = ("cost", "raw", "reached")
+
+    def __init__(self, cost: int, raw: list[Situation]) -> None:
+        self.cost = cost
+        self.raw = raw
+        self.reached: tuple[int, ...] = ()
 
 
 class Search:
@@ -82,7 +89,7 @@ class Search:
         self.situations: list[Situation] = []
         self._numbers: dict[Situation, int] = {}
         self._violations: list[Violation | None] = []
-        self._steps: list[tuple[Step, ...] | None] = []
+        self._steps: list[list[Step] | None] = []
 
     def run(self, *, limit: int = 10_000_000, until: Violation | None = None) -> Result:
         """Search until everything was seen, the limit was reached, or the wanted violation was found."""
@@ -105,17 +112,14 @@ class Search:
                     break
                 if violation not in NOT_FINAL:
                     continue
-            for shift, following in self._steps[number] or self._expand(number):
-                if shift < 0:
-                    after = (following << BUDGET_BITS) | budget
-                elif (budget >> shift) & 7:
-                    after = (following << BUDGET_BITS) | (budget - (1 << shift))
-                else:
-                    continue
-                result.transitions += 1
-                if after not in parents:
-                    parents[after] = state
-                    waiting.append(after)
+            for cost, reached in self._affordable(number, budget):
+                left = budget if cost < 0 else budget - (1 << (3 * cost))
+                result.transitions += len(reached)
+                for following in reached:
+                    after = (following << BUDGET_BITS) | left
+                    if after not in parents:
+                        parents[after] = state
+                        waiting.append(after)
             if len(parents) > limit:
                 result.is_complete = False
                 break
@@ -127,8 +131,8 @@ class Search:
         result.seconds = perf_counter() - began
         return result
 
-    def moves(self, number: int) -> Iterator[tuple[Move, int, Renaming]]:
-        """Yield each move from a situation, the number of where it leads, and how names change on the way."""
+    def moves(self, number: int) -> Iterator[Move]:
+        """Yield each move from a situation; where it leads is not in canonical form yet."""
         situation = self.situations[number]
         faces = self.table.faces
         fence = 1 + max(
@@ -138,18 +142,28 @@ class Search:
             max((entry.fence for entry in situation.bank), default=0),
         )
         name = _next_name(situation, faces_names=[faces[record].names for record in situation.records])
-        for source in (self._engine.moves(situation, fence), self._surroundings.moves(situation, name, fence)):
-            for move in source:
-                canonical, names = self._naming.canonical(move.situation)
-                yield move, self._number(canonical), names
+        yield from self._engine.moves(situation, fence)
+        yield from self._surroundings.moves(situation, name, fence)
 
-    def _expand(self, number: int) -> tuple[Step, ...]:
-        steps = {(3 * move.cost if move.cost >= 0 else -1, following) for move, following, _ in self.moves(number)}
-        free = {following for shift, following in steps if shift < 0}
-        # What costs nothing need not be paid for, and a step that changes nothing is none.
-        kept = tuple(sorted(step for step in steps if step[1] != number and (step[0] < 0 or step[1] not in free)))
-        self._steps[number] = kept
-        return kept
+    def _affordable(self, number: int, budget: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield where a situation leads, by cost; what nobody can pay for yet is not even given a number."""
+        steps = self._steps[number]
+        if steps is None:
+            steps = self._steps[number] = self._expand(number)
+        for step in steps:
+            if step.cost < 0 or (budget >> (3 * step.cost)) & 7:
+                if step.raw:
+                    numbers = {self._number(self._naming.canonical(situation)[0]) for situation in step.raw}
+                    # A move that changes nothing is none.
+                    step.reached = tuple(sorted(numbers - {number}))
+                    step.raw = []
+                yield step.cost, step.reached
+
+    def _expand(self, number: int) -> list[Step]:
+        by_cost: dict[int, list[Situation]] = {}
+        for move in self.moves(number):
+            by_cost.setdefault(move.cost, []).append(move.situation)
+        return [Step(cost, raw) for cost, raw in sorted(by_cost.items())]
 
     def _number(self, situation: Situation) -> int:
         number = self._numbers.get(situation)
@@ -165,9 +179,10 @@ class Search:
         saved = [self._is_at_rest(number) or self._steps[number] is None for number in range(len(self.situations))]
         before: list[list[int]] = [[] for _ in saved]
         for number, steps in enumerate(self._steps):
-            for shift, following in steps or ():
-                if shift < 0:
-                    before[following].append(number)
+            for step in steps or ():
+                if step.cost < 0:
+                    for following in step.reached:
+                        before[following].append(number)
         waiting = deque(number for number, is_saved in enumerate(saved) if is_saved)
         while waiting:
             for earlier in before[waiting.popleft()]:

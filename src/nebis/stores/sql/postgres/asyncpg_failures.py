@@ -15,8 +15,10 @@ CLIENT_PROOFS: dict[type[BaseException], Proof] = {
     client.UnknownPostgresError: Proof.NONE,
     client.InterfaceError: Proof.NONE,
     client.ClientConfigurationError: Proof.UNSENT,
-    # Raised while values are rendered, before the message that carries them is sent.
+    # Both are raised while values are rendered, before the message that carries them is sent. The second one is also
+    # the server's, but then it has a severity.
     client.DataError: Proof.UNSENT,
+    asyncpg.DataError: Proof.UNSENT,
     client.UnsupportedClientFeatureError: Proof.NONE,
     client.UnsupportedServerFeatureError: Proof.NONE,
     client.InterfaceWarning: Proof.NONE,

@@ -182,6 +182,6 @@ def new_conversation(driver: Describer, settings: Settings, *, is_pinned: bool) 
 def _executing(query: Query) -> Execute:
     if query.members is None:
         return Execute(query.statement, query.shared)
-    names = frozenset(query.statement.parameters) - query.shared.keys()
+    names = frozenset(name for name in query.statement.parameters if name not in query.shared)
     columns: dict[str, object] = {name: [member[name] for member in query.members] for name in names}
     return Execute(query.statement, {**query.shared, **columns}, names)

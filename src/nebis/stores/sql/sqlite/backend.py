@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from nebis.errors import MisuseError
 from nebis.ports.store import AsyncBackend, BlockingBackend, Capabilities, Tier
 from nebis.stores.sql.dialect import sqlite_dialect
+from nebis.stores.sql.sqlite.connection import join_connection
 from nebis.stores.sql.sqlite.journal import Journal, chosen_journal
 from nebis.stores.sql.sqlite.location import DatabaseFile, check_location, path_of
 from nebis.stores.sql.sqlite.sessions import AsyncSqliteSessions, SqliteSessions
+from nebis.stores.sql.sqlite.transactions import AsyncSqliteTransaction, JoinedPlace, OwnPlace, SqliteTransaction
 from nebis.stores.sql.verbs import SqlStore
 
 BUSY_SECONDS = 5.0
@@ -26,7 +29,24 @@ class Opened:
         self.journal = chosen_journal(journal)
         self._file = DatabaseFile(path)
         self._busy_seconds = busy_seconds
+        self._idle: list[SqliteSessions] = []
         self.store = SqlStore(sqlite_dialect(), _capabilities(self.journal))
+
+    def transaction(self, target: object | None) -> SqliteTransaction:
+        """Return a transaction on a connection of our own, or on the application's."""
+        if target is None:
+            return SqliteTransaction(OwnPlace(self._idle, self.sessions))
+        return SqliteTransaction(JoinedPlace(lambda: join_connection(target, self._file, self.journal)))
+
+    def async_transaction(self, target: object | None) -> AsyncSqliteTransaction:
+        """Return a transaction on a thread of its own, which no connection of the application can be used from."""
+        if target is not None:
+            raise MisuseError("Under asyncio a SQLite transaction runs on the store's connection; hand in none.")
+        return AsyncSqliteTransaction(self.transaction(None))
+
+    def shared_sessions(self) -> SqliteSessions:
+        """Return access through the connection that serves everybody; closing it closes idle ones too."""
+        return SqliteSessions(self._file, self.journal, self._busy_seconds, companions=self._idle)
 
     def sessions(self) -> SqliteSessions:
         """Return access through a connection of its own, which opens when it is first used."""
@@ -36,13 +56,20 @@ class Opened:
 def open_blocking(url: str, *, journal: JournalWish = "wal", busy_seconds: float = BUSY_SECONDS) -> BlockingBackend:
     """Open `sqlite:///relative` or `sqlite:////absolute`; raise `ConfigError` where no database can be kept safely."""
     opened = Opened(url, journal, busy_seconds)
-    return BlockingBackend(store=opened.store, sessions=opened.sessions(), beat=opened.sessions)
+    return BlockingBackend(
+        store=opened.store, sessions=opened.shared_sessions(), beat=opened.sessions, transaction=opened.transaction
+    )
 
 
 def open_async(url: str, *, journal: JournalWish = "wal", busy_seconds: float = BUSY_SECONDS) -> AsyncBackend:
     """Open the same for asyncio."""
     opened = Opened(url, journal, busy_seconds)
-    return AsyncBackend(store=opened.store, sessions=AsyncSqliteSessions(opened.sessions()), beat=opened.sessions)
+    return AsyncBackend(
+        store=opened.store,
+        sessions=AsyncSqliteSessions(opened.shared_sessions()),
+        beat=opened.sessions,
+        transaction=opened.async_transaction,
+    )
 
 
 def _capabilities(journal: Journal) -> Capabilities:

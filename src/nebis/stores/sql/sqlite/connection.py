@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from nebis.errors import ConfigError
+from nebis.errors import ConfigError, MisuseError
 from nebis.flow import Ask
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
 from nebis.stores.sql.sqlite.failures import failure_of, leaves_connection_usable, primary_code
 from nebis.stores.sql.sqlite.journal import GuardedCheckpoints, Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
@@ -22,22 +22,14 @@ _SWITCH_RETRY_SECONDS = 0.02
 
 
 class Connection:
-    """A connection with its transaction; used by one thread at a time."""
+    """A connection with its transaction, ours or the application's own; used by one thread at a time."""
 
-    def __init__(self, file: DatabaseFile, journal: Journal, busy_seconds: float) -> None:
-        file.check()
-        self._raw = _connect(file, busy_seconds)
-        self._checkpoints: GuardedCheckpoints | None = None
-        try:
-            _prepare(self._raw, journal, busy_seconds)
-            if journal is Journal.WAL_GUARDED:
-                copier = _connect(file, busy_seconds)
-                _prepare(copier, journal, busy_seconds)
-                self._checkpoints = GuardedCheckpoints(self._raw, copier)
-        except BaseException:
-            self._raw.close()
-            raise
+    def __init__(
+        self, raw: sqlite3.Connection, file: DatabaseFile, checkpoints: GuardedCheckpoints | None = None
+    ) -> None:
+        self.raw = raw
         self._file = file
+        self._checkpoints = checkpoints
         self._has_begun = False
         self.is_usable = True
 
@@ -75,11 +67,11 @@ class Connection:
             if self._checkpoints is not None:
                 self._checkpoints.close()
         with suppress(sqlite3.Error):
-            self._raw.close()
+            self.raw.close()
 
     def _begin(self) -> None:
         # A deferred transaction that upgrades later fails at once, whatever the timeout (F041).
-        self._raw.execute("BEGIN IMMEDIATE")
+        self.raw.execute("BEGIN IMMEDIATE")
         self._has_begun = True
         # Now that nobody else can move on, the lock must be on the file that everybody else sees (F043).
         self._file.check()
@@ -87,27 +79,62 @@ class Connection:
     def _query(self, query: Query) -> list[Row]:
         self._refuse_if_lost()
         if query.members is None:
-            return self._raw.execute(query.statement.text, _bindable(query.shared)).fetchall()
-        return [
-            row
-            for member in query.members
-            for row in self._raw.execute(query.statement.text, _bindable({**query.shared, **member})).fetchall()
-        ]
+            return self._rows(query.statement, query.shared)
+        return [row for member in query.members for row in self._rows(query.statement, {**query.shared, **member})]
+
+    def _rows(self, statement: Statement, values: Mapping[str, object]) -> list[Row]:
+        cursor = self.raw.cursor()
+        cursor.row_factory = None  # The application's own connection may make something else of its rows.
+        return cursor.execute(statement.text, _bindable(values)).fetchall()
 
     def _commit(self) -> None:
         self._refuse_if_lost()
-        self._raw.execute("COMMIT")
+        self.raw.execute("COMMIT")
         self._has_begun = False
 
     def _rollback(self) -> None:
         self._has_begun = False
-        if self._raw.in_transaction:
-            self._raw.execute("ROLLBACK")
+        if self.raw.in_transaction:
+            self.raw.execute("ROLLBACK")
 
     def _refuse_if_lost(self) -> None:
         """Stop where SQLite rolled back by itself: the next statement would be a transaction of its own (F019)."""
-        if self._has_begun and not self._raw.in_transaction:
+        if self._has_begun and not self.raw.in_transaction:
             raise DefiniteFailure("SQLite gave up the transaction, so nothing of it was applied; try again")
+
+
+def open_connection(file: DatabaseFile, journal: Journal, busy_seconds: float) -> Connection:
+    """Open the file, ready for work; raise `ConfigError` for what must be corrected before anything can work."""
+    file.check()
+    raw = _connect(file, busy_seconds)
+    try:
+        _prepare(raw, journal, busy_seconds)
+        if journal is not Journal.WAL_GUARDED:
+            return Connection(raw, file)
+        copier = _connect(file, busy_seconds)
+        _prepare(copier, journal, busy_seconds)
+        return Connection(raw, file, GuardedCheckpoints(raw, copier))
+    except BaseException:
+        raw.close()
+        raise
+
+
+def join_connection(raw: object, file: DatabaseFile, journal: Journal) -> Connection:
+    """Take the application's own connection; raise `MisuseError` unless our promise can be kept on it."""
+    if not isinstance(raw, sqlite3.Connection):
+        raise MisuseError(f"{type(raw).__name__} is no sqlite3.Connection; hand in one that is open on {file.path}.")
+    if raw.in_transaction:
+        raise MisuseError("The connection is already in a transaction; commit or roll back before you hand it in.")
+    if raw.text_factory is not str:
+        raise MisuseError("The connection has a text_factory of its own; hand in one that reads text as str.")
+    try:
+        places = {name: place for _, name, place in raw.cursor().execute("PRAGMA database_list")}
+        if not file.is_at(places["main"]):
+            raise MisuseError(f"The connection is open on another file; hand in one that is open on {file.path}.")
+        _make_durable(raw, journal)
+    except sqlite3.Error as error:
+        raise failure_of(error, in_commit=False) from error
+    return Connection(raw, file)
 
 
 def _bindable(values: Mapping[str, object]) -> dict[str, Any]:
@@ -141,17 +168,21 @@ def _connect(file: DatabaseFile, busy_seconds: float) -> sqlite3.Connection:
 def _prepare(raw: sqlite3.Connection, journal: Journal, busy_seconds: float) -> None:
     try:
         _switch_journal(raw, "wal" if journal.is_wal else "truncate", busy_seconds)
-        # With less than FULL a commit that was told to the client may vanish when the power fails (I11).
-        raw.execute("PRAGMA synchronous = FULL")
-        raw.execute("PRAGMA fullfsync = ON")
-        raw.execute("PRAGMA checkpoint_fullfsync = ON")
         raw.execute("PRAGMA foreign_keys = ON")
-        if journal is Journal.WAL_GUARDED:
-            raw.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        _make_durable(raw, journal)
     except sqlite3.Error as error:
         if primary_code(error) == sqlite3.SQLITE_NOTADB:
             raise ConfigError(["the file of the store is not a SQLite database; name another file"]) from error
         raise failure_of(error, in_commit=False) from error
+
+
+def _make_durable(raw: sqlite3.Connection, journal: Journal) -> None:
+    # With less than FULL a commit that was told to the client may vanish when the power fails (I11).
+    raw.execute("PRAGMA synchronous = FULL")
+    raw.execute("PRAGMA fullfsync = ON")
+    raw.execute("PRAGMA checkpoint_fullfsync = ON")
+    if journal is Journal.WAL_GUARDED:
+        raw.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
 
 
 def _switch_journal(raw: sqlite3.Connection, wanted: str, busy_seconds: float) -> None:

@@ -94,6 +94,10 @@ class DatabaseFile:
                 f"{self.path} was deleted or replaced while it was in use; put the file back, or restart every process"
             )
 
+    def is_at(self, place: str) -> bool:
+        """Tell whether a path leads to this very file."""
+        return bool(place) and Path(place).exists() and self.path.samefile(place)
+
     def _present(self) -> tuple[int, int] | None:
         try:
             status = self.path.stat()

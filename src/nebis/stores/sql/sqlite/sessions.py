@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TypeVar
@@ -11,7 +12,7 @@ from weakref import WeakSet
 
 from nebis.flow import Flow, drive
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.sqlite.connection import Connection
+from nebis.stores.sql.sqlite.connection import Connection, open_connection
 from nebis.stores.sql.sqlite.journal import Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
 
@@ -21,37 +22,58 @@ T = TypeVar("T")
 class SqliteSessions:
     """Blocking access: writers of one process queue here, those of several at SQLite's own lock."""
 
-    def __init__(self, file: DatabaseFile, journal: Journal, busy_seconds: float) -> None:
+    def __init__(
+        self, file: DatabaseFile, journal: Journal, busy_seconds: float, *, companions: Sequence[SqliteSessions] = ()
+    ) -> None:
+        """Open nothing yet. `companions` are closed with this one: idle connections of transactions, as they come."""
         self._file = file
         self._journal = journal
         self._busy_seconds = busy_seconds
+        self._companions = companions
         self._turn = Lock()
         self._connection: Connection | None = None
-        self._opened_by = 0
-        _all_sessions.add(self)
+        _forks.sessions.add(self)
 
     def run(self, flow: Flow[T]) -> T:
         """Perform a flow from its first ask to its last, with nobody else in between."""
-        self._refuse_inherited_connection()
-        with self._turn:
-            connection = self._open()
-            try:
-                return drive(flow, connection.perform)
-            finally:
-                connection.settle()
-                if not connection.is_usable:
+        connection = self.take()
+        try:
+            return drive(flow, connection.perform)
+        finally:
+            self.give_back()
+
+    def take(self) -> Connection:
+        """Wait for the connection; it is the caller's until `give_back`."""
+        if _was_forked_open():
+            raise DefiniteFailure("the process was forked with the database open; open the store after the fork")
+        self._turn.acquire()
+        try:
+            return self._open()
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def give_back(self) -> None:
+        """Undo what was left open and let the next one have the connection."""
+        try:
+            if self._connection is not None:
+                self._connection.settle()
+                if not self._connection.is_usable:
                     # Closing and reading again is how an indefinite commit is settled here: nothing is in flight.
                     self._disconnect()
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Close the connection; the next run would open it again."""
+        for companion in self._companions:
+            companion.close()
         with self._turn:
             self._disconnect()
 
     def _open(self) -> Connection:
         if self._connection is None:
-            self._connection = Connection(self._file, self._journal, self._busy_seconds)
-            self._opened_by = os.getpid()
+            self._connection = open_connection(self._file, self._journal, self._busy_seconds)
         else:
             self._file.check()
         return self._connection
@@ -61,15 +83,12 @@ class SqliteSessions:
             self._connection.close()
             self._connection = None
 
-    def _refuse_inherited_connection(self) -> None:
-        """Refuse where somebody forked past Python: SQLite's locks are lost on the way, and nothing can mend that."""
-        if self._connection is not None and self._opened_by != os.getpid():
-            raise DefiniteFailure("the process was forked with the database open; open the store after the fork")
-
-    def prepare_fork(self) -> None:
-        """Close before the fork: a child that inherits an open file would believe in locks that it does not hold."""
-        self._turn.acquire()
+    def prepare_fork(self) -> bool:
+        """Close before a fork and say whether that was possible; then the connection waits for `recover_from_fork`."""
+        if not self._turn.acquire(timeout=self._busy_seconds):
+            return False
         self._disconnect()
+        return True
 
     def recover_from_fork(self) -> None:
         """Let parent and child each open a connection of their own."""
@@ -103,19 +122,39 @@ class AsyncSqliteSessions:
         return self._thread
 
 
-_all_sessions: WeakSet[SqliteSessions] = WeakSet()
-_held_for_fork: list[SqliteSessions] = []
+class _Forks:
+    """What happens to open files when the process is forked.
+
+    A child that inherits an open database would believe in locks that it does not hold, and so would every connection
+    that it opens on the same file. Therefore all are closed before the fork. Where that was impossible, because a
+    transaction did not end or because somebody forked past Python, the child refuses to work (F094).
+    """
+
+    def __init__(self) -> None:
+        self.sessions: WeakSet[SqliteSessions] = WeakSet()
+        self.pid = os.getpid()
+        self.inherited_open = False
+        self._held: list[SqliteSessions] = []
+        self._left_open = False
+
+    def before(self) -> None:
+        everyone = list(self.sessions)
+        self._held = [sessions for sessions in everyone if sessions.prepare_fork()]
+        self._left_open = len(self._held) < len(everyone)
+
+    def after_in_parent(self) -> None:
+        while self._held:
+            self._held.pop().recover_from_fork()
+
+    def after_in_child(self) -> None:
+        self.pid = os.getpid()
+        self.inherited_open = self.inherited_open or self._left_open
+        self.after_in_parent()
 
 
-def _before_fork() -> None:
-    for sessions in list(_all_sessions):
-        sessions.prepare_fork()
-        _held_for_fork.append(sessions)
+_forks = _Forks()
+os.register_at_fork(before=_forks.before, after_in_parent=_forks.after_in_parent, after_in_child=_forks.after_in_child)
 
 
-def _after_fork() -> None:
-    while _held_for_fork:
-        _held_for_fork.pop().recover_from_fork()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+def _was_forked_open() -> bool:
+    return _forks.inherited_open or _forks.pid != os.getpid()
