@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
 
@@ -18,10 +19,11 @@ from nebis.core.secret import Keyring
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
-from nebis.flows.attach import attach_resource
+from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.execute import execute
 from nebis.flows.request import Disposition, Request, classify
 from nebis.flows.single import execute_single
+from nebis.policy import microseconds
 from nebis.ports.store import StoreFailure
 from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
 from nebis.runtime.single import Single
@@ -52,6 +54,10 @@ class AsyncAttempt(AttemptView):
         await drive_async(
             attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform
         )
+
+    async def extend_retention(self, span: timedelta) -> None:
+        """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
+        await drive_async(extend_retention(self.record, self._request.policy, microseconds(span)), self._turn.perform)
 
     def transaction(self, target: object | None = None) -> AsyncTransaction:
         """Open a transaction whose rows and outcome are committed together; call `tx.finish(result)` inside it.
@@ -176,7 +182,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         backend = open_async(self._location, **self._store_options)
         try:
             keyring = await backend.sessions.run(self._start(backend.store))
-            world = AsyncWorld(backend, self._observers)
+            world = AsyncWorld(backend, self._observers, keeps_house=self._keeps_house)
         except StoreFailure as failure:
             await backend.sessions.close()
             raise StoreUnavailable(failure.detail) from failure

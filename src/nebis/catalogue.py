@@ -41,18 +41,21 @@ class Catalogue(Generic[O]):
         secret: str | None = None,
         observers: Sequence[Observer] = (),
         migrate: bool = True,
+        housekeeping: bool = True,
         **store_options: Any,
     ) -> None:
         """Name the store; it is opened by `with`, by `open()`, or by the first call.
 
         `secret` (or NEBIS_SECRET) overrides the one that the store keeps for itself. With `migrate=False` the schema
-        is only checked, for processes whose database role may not change it.
+        is only checked, for processes whose database role may not change it. With `housekeeping=False` this process
+        leaves it to others to expire and purge records.
         """
         self.operations: dict[str, O] = {}
         self._location = location
         self._secret = secret
         self._observers = tuple(observers)
         self._migrates = migrate
+        self._keeps_house = housekeeping
         self._store_options = store_options
 
     def _declares(

@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 
@@ -18,10 +19,11 @@ from nebis.core.secret import Keyring
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive
-from nebis.flows.attach import attach_resource
+from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.execute import execute
 from nebis.flows.request import Disposition, Request, classify
 from nebis.flows.single import execute_single
+from nebis.policy import microseconds
 from nebis.ports.store import StoreFailure
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
 from nebis.runtime.single import Single
@@ -50,6 +52,10 @@ class Attempt(AttemptView):
     def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
         """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
         drive(attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform)
+
+    def extend_retention(self, span: timedelta) -> None:
+        """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
+        drive(extend_retention(self.record, self._request.policy, microseconds(span)), self._turn.perform)
 
     def transaction(self, target: object | None = None) -> Transaction:
         """Open a transaction whose rows and outcome are committed together; call `tx.finish(result)` inside it.
@@ -157,7 +163,7 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             backend = open_blocking(self._location, **self._store_options)
             try:
                 keyring = backend.sessions.run(self._start(backend.store))
-                world = BlockingWorld(backend, self._observers)
+                world = BlockingWorld(backend, self._observers, keeps_house=self._keeps_house)
             except StoreFailure as failure:
                 backend.sessions.close()
                 raise StoreUnavailable(failure.detail) from failure

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nebis.core.answers import Answer, Locked
-from nebis.core.record import Nonce, Outcome, Record, RecordId
+from nebis.core.record import Effect, Nonce, Outcome, Record, RecordId
 from nebis.core.verbs import Verb
 from nebis.flow import Ask
 from nebis.ports.observer import Event
@@ -152,3 +153,11 @@ class Tell(Ask[None]):
     """Tell the observers what happened."""
 
     event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class CallEffect(Ask["Returned[Any] | Raised"]):
+    """Call a downstream, whose intent is durable; cancelling the caller does not cancel it."""
+
+    call: Callable[[Effect], Any]
+    effect: Effect

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nebis.core.answers import Grant, Refusal
-from nebis.core.record import OutcomeKind
+from nebis.core.record import EffectVerdict, OutcomeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,28 @@ class DoubtRaised(Event):
     """An attempt ended without anybody knowing whether its effect happened. Alert on this one."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectIntended(Event):
+    """An effect may happen from now on."""
+
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectKnown(Event):
+    """An effect ended and its result is stored."""
+
+    effect: str
+    verdict: EffectVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectReplayed(Event):
+    """An attempt got an earlier attempt's result instead of calling again."""
+
+    effect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

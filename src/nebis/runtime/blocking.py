@@ -38,6 +38,7 @@ from nebis.ports.observer import Observer
 from nebis.ports.store import BlockingBackend, BlockingTransaction
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
+from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
@@ -50,11 +51,14 @@ Handler = Callable[[Record, "BlockingTurn"], object]
 class BlockingWorld:
     """What one process shares between all its blocking requests."""
 
-    def __init__(self, backend: BlockingBackend, observers: Sequence[Observer] = ()) -> None:
+    def __init__(
+        self, backend: BlockingBackend, observers: Sequence[Observer] = (), *, keeps_house: bool = False
+    ) -> None:
         self.backend = backend
         self.observers = tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
+        self._housekeeping = Housekeeping(backend.store, backend.beat) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
 
     def run(self, flow: Flow[T], handler: Handler, *, single: Single | None = None) -> T:
@@ -75,6 +79,8 @@ class BlockingWorld:
         """Stop renewing and close every connection."""
         if self._listener is not None:
             self._listener.close()
+        if self._housekeeping is not None:
+            self._housekeeping.close()
         self.heartbeat.close()
         self.backend.sessions.close()
 

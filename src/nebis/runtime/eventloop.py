@@ -39,6 +39,7 @@ from nebis.ports.observer import Observer
 from nebis.ports.store import AsyncBackend, AsyncTransaction
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
+from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
@@ -51,11 +52,12 @@ AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 class AsyncWorld:
     """What one event loop shares between all its requests."""
 
-    def __init__(self, backend: AsyncBackend, observers: Sequence[Observer] = ()) -> None:
+    def __init__(self, backend: AsyncBackend, observers: Sequence[Observer] = (), *, keeps_house: bool = False) -> None:
         self.backend = backend
         self.observers = tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
+        self._housekeeping = Housekeeping(backend.store, backend.beat) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -93,6 +95,8 @@ class AsyncWorld:
             await asyncio.wait(tuple(self._tasks))
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
+        if self._housekeeping is not None:
+            await asyncio.to_thread(self._housekeeping.close)
         await asyncio.to_thread(self.heartbeat.close)
         await self.backend.sessions.close()
 

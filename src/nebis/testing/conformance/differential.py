@@ -122,6 +122,11 @@ class Differential(RuleBasedStateMachine):
         if due:
             self.now = data.draw(st.sampled_from(due)) - data.draw(st.integers(0, 1))
 
+    @rule(span_us=st.sampled_from(SPANS_US))
+    def step_back(self, span_us: int) -> None:
+        """Let the store's clock jump back: liveness may suffer, nothing else (F055)."""
+        self.now = max(START_US, self.now - span_us)
+
     @rule(sweep=st.sampled_from(Sweep), limit=st.integers(1, 3))
     def sweep(self, sweep: Sweep, limit: int) -> None:
         """Age what is due."""
@@ -141,12 +146,15 @@ class Differential(RuleBasedStateMachine):
         assert not unlisted, f"The list of refusals lacks {unlisted}."
 
 
-def compare_at_random(harness: Harness, *, examples: int = EXAMPLES, steps: int = STEPS) -> None:
-    """Walk at random and fail with the shortest walk on which the store and the state machine differ."""
+def compare_at_random(harness: Harness, *, examples: int = EXAMPLES, steps: int = STEPS, **options: Any) -> None:
+    """Walk at random and fail with the shortest walk on which the store and the state machine differ.
+
+    `options` are Hypothesis settings.
+    """
     machine = type("StoreDifferential", (Differential,), {"harness": harness})
-    chosen: dict[str, Any] = {"max_examples": examples, "stateful_step_count": steps}
+    chosen: dict[str, Any] = {"max_examples": examples, "stateful_step_count": steps, **options}
     run_state_machine_as_test(
-        machine, settings=settings(deadline=None, suppress_health_check=list(HealthCheck), **chosen)
+        machine, settings=settings(deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), **chosen)
     )
 
 

@@ -120,6 +120,7 @@ class Told(NamedTuple):
 
     who: int
     what: str
+    about: str = ""
     answer: str = ""
 
 
@@ -129,6 +130,23 @@ class Move(NamedTuple):
     cost: Cost
     told: Told
     situation: Situation
+
+
+class Turn(NamedTuple):
+    """A situation and what the next move may use: the next free name and fence, and the costs that can be paid."""
+
+    situation: Situation
+    name: int
+    fence: int
+    payable: int
+    """One bit for each cost."""
+
+    def affords(self, cost: Cost) -> bool:
+        """Tell whether moves of that cost are worth making."""
+        return cost < 0 or bool(self.payable >> cost & 1)
+
+
+ALL_COSTS = (1 << len(Cost)) - 1
 
 
 def added(bank: tuple[Entry, ...], entry: Entry) -> tuple[Entry, ...]:

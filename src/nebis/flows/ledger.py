@@ -1,0 +1,46 @@
+"""What one attempt knows of its effects: what earlier attempts left, and what it did itself."""
+
+from __future__ import annotations
+
+from nebis.core.record import UNDO_PREFIX, Effect, Record
+from nebis.errors import MisuseError
+
+
+class Ledger:
+    """The effects of one attempt, in memory; the store holds the truth."""
+
+    __slots__ = ("_asked", "_known", "_open")
+
+    def __init__(self, record: Record) -> None:
+        self._known = {effect.name: effect for effect in record.effects}
+        self._asked: set[str] = set()
+        self._open: str | None = None
+
+    def start(self, name: str) -> Effect | None:
+        """Begin an effect and return what is known of it; refuse a second one beside it, or a name used twice."""
+        if self._open is not None:
+            raise MisuseError(f"The effect {self._open!r} is still open; await it before you start {name!r}.")
+        if name in self._asked:
+            raise MisuseError(f"The effect {name!r} was asked for twice in one attempt; give each call its own name.")
+        self._open = name
+        return self._known.get(name)
+
+    def keep(self, effect: Effect) -> None:
+        """Remember what the store confirmed."""
+        self._known[effect.name] = effect
+
+    def end(self, *, is_known: bool) -> None:
+        """End the effect; one whose outcome is not known may be asked for again."""
+        if is_known and self._open is not None:
+            self._asked.add(self._open)
+        self._open = None
+
+    def never_asked(self) -> str | None:
+        """Return a recorded effect that this attempt did not ask for: its code is not that of the first attempt."""
+        recorded = (name for name in self._known if not name.startswith(UNDO_PREFIX))
+        return next((name for name in recorded if name not in self._asked), None)
+
+    def has_outstanding(self, name: str) -> bool:
+        """Tell whether an earlier call of this effect may still land."""
+        effect = self._known.get(name)
+        return effect is not None and effect.is_open

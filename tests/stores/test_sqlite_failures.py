@@ -1,0 +1,166 @@
+"""What SQLite's errors prove, and what happens to a transaction that it gives up by itself."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nebis.core.answers import Granted
+from nebis.flow import Ask
+from nebis.ports.store import BlockingBackend, DefiniteFailure, IndefiniteFailure, RowLocked
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback
+from nebis.stores.sql.sqlite.connection import Connection, open_connection
+from nebis.stores.sql.sqlite.failures import failure_of
+from nebis.stores.sql.sqlite.journal import chosen_journal
+from nebis.stores.sql.sqlite.location import DatabaseFile
+from nebis.stores.sql.statements import read_statements
+from nebis.testing.conformance.specimens import START_US, claim
+from tests.stores.sql_backends import opened_sqlite
+
+NOT_ERRORS = {"SQLITE_OK", "SQLITE_ROW", "SQLITE_DONE", "SQLITE_NOTICE", "SQLITE_WARNING"}
+ACTIONS = {"SQLITE_DENY", "SQLITE_IGNORE"}
+PRIMARY_CODES = {
+    name: code
+    for name, code in vars(sqlite3).items()
+    if name.startswith("SQLITE_") and name.count("_") == 1 and isinstance(code, int) and code < 0x100
+}
+RESULT_NAMES = [
+    *("SQLITE_ERROR", "SQLITE_INTERNAL", "SQLITE_PERM", "SQLITE_ABORT", "SQLITE_BUSY", "SQLITE_LOCKED"),
+    *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_INTERRUPT", "SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTFOUND"),
+    *("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL", "SQLITE_EMPTY", "SQLITE_SCHEMA", "SQLITE_TOOBIG"),
+    *("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_MISUSE", "SQLITE_NOLFS", "SQLITE_AUTH", "SQLITE_FORMAT"),
+    *("SQLITE_RANGE", "SQLITE_NOTADB"),
+]
+STATEMENTS = read_statements("""
+-- name: count
+SELECT count(*) FROM nebis_meta
+-- name: write
+INSERT INTO nebis_meta (name, value) VALUES (:name, :value)
+""")
+
+
+def error_of(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("something")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[BlockingBackend]:
+    opened = opened_sqlite(tmp_path, busy_seconds=0.05)
+    yield opened
+    opened.sessions.close()
+
+
+@pytest.fixture
+def connection(backend: BlockingBackend, tmp_path: Path) -> Iterator[Connection]:
+    opened = open_connection(DatabaseFile(tmp_path / "nebis.db"), chosen_journal("wal"), 0.05)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("name", RESULT_NAMES)
+def test_every_result_code_before_the_commit_is_a_refusal(name: str) -> None:
+    locked = name in {"SQLITE_BUSY", "SQLITE_LOCKED"}
+
+    failure = failure_of(error_of(getattr(sqlite3, name)), in_commit=False)
+
+    assert type(failure) is (RowLocked if locked else DefiniteFailure)
+
+
+@pytest.mark.parametrize("name", RESULT_NAMES)
+def test_every_result_code_of_a_commit_but_busy_is_indefinite(name: str) -> None:
+    locked = name in {"SQLITE_BUSY", "SQLITE_LOCKED"}
+
+    failure = failure_of(error_of(getattr(sqlite3, name)), in_commit=True)
+
+    assert type(failure) is (RowLocked if locked else IndefiniteFailure)
+
+
+def test_an_extended_code_is_judged_by_its_primary_one() -> None:
+    assert type(failure_of(error_of(sqlite3.SQLITE_BUSY_SNAPSHOT), in_commit=False)) is RowLocked
+    assert type(failure_of(error_of(sqlite3.SQLITE_IOERR_FSYNC), in_commit=True)) is IndefiniteFailure
+
+
+@pytest.mark.parametrize("in_commit", [False, True])
+def test_a_code_that_nobody_knows_is_indefinite(in_commit: bool) -> None:
+    assert type(failure_of(error_of(0x63), in_commit=in_commit)) is IndefiniteFailure
+
+
+def test_every_exception_class_of_the_driver_is_mapped() -> None:
+    classes = [kind for kind in vars(sqlite3).values() if isinstance(kind, type) and issubclass(kind, sqlite3.Error)]
+
+    judged = {kind.__name__: type(failure_of(kind("x"), in_commit=False)) for kind in classes}
+
+    assert judged.pop("InterfaceError") is DefiniteFailure
+    assert judged.pop("ProgrammingError") is DefiniteFailure
+    assert set(judged.values()) == {IndefiniteFailure}
+    assert len(judged) == 7
+
+
+def test_a_file_that_others_keep_locked_is_definite_and_usable_later_f042(
+    backend: BlockingBackend, tmp_path: Path
+) -> None:
+    other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(RowLocked):
+        backend.sessions.run(backend.store.apply([claim()], now=START_US))
+
+    other.execute("ROLLBACK")
+    other.close()
+    (answer,) = backend.sessions.run(backend.store.apply([claim()], now=START_US))
+    assert isinstance(answer, Granted)
+
+
+def test_reading_does_not_wait_for_a_writer(backend: BlockingBackend, tmp_path: Path) -> None:
+    backend.sessions.run(backend.store.apply([claim()], now=START_US))
+    other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    found = backend.sessions.run(backend.store.find(claim().identity))
+
+    other.close()
+    assert found is not None
+
+
+def test_a_full_disk_loses_the_transaction_and_nothing_runs_on_its_own_f019(connection: Connection) -> None:
+    pages = connection.raw.execute("PRAGMA page_count").fetchone()[0]
+    connection.raw.execute(f"PRAGMA max_page_count = {pages + 2}")
+    connection.perform(Begin())
+    connection.perform(Query(STATEMENTS["write"], {"name": "first", "value": b"x"}))
+
+    with pytest.raises(DefiniteFailure, match="full"):
+        connection.perform(Query(STATEMENTS["write"], {"name": "large", "value": bytes(100_000)}))
+
+    assert not connection.raw.in_transaction
+    for ask in (Query(STATEMENTS["write"], {"name": "later", "value": b"x"}), Commit()):
+        with pytest.raises(DefiniteFailure, match="gave up the transaction"):
+            connection.perform(ask)
+    connection.perform(Rollback())
+    assert connection.perform(Query(STATEMENTS["count"])) == [(0,)]
+    assert not connection.is_usable
+
+
+def test_a_commit_that_fails_is_indefinite_and_the_connection_is_not_used_again(connection: Connection) -> None:
+    connection.perform(Begin())
+    connection.perform(Query(STATEMENTS["write"], {"name": "first", "value": b"x"}))
+    # Nothing may be authorised any more: the commit fails after the rows are written.
+    connection.raw.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+
+    with pytest.raises(IndefiniteFailure):
+        connection.perform(Commit())
+
+    assert not connection.is_usable
+
+
+def test_a_value_that_cannot_be_bound_is_definite(connection: Connection) -> None:
+    for value in (2**63, "\ud800"):
+        with pytest.raises(DefiniteFailure):
+            connection.perform(Query(STATEMENTS["write"], {"name": "x", "value": value}))
+
+
+def test_an_ask_of_another_kind_is_a_mistake(connection: Connection) -> None:
+    with pytest.raises(AssertionError, match="cannot perform Ask"):
+        connection.perform(Ask())

@@ -1,0 +1,104 @@
+import re
+from dataclasses import fields
+
+import pytest
+
+from nebis.errors import ConfigError
+from nebis.stores.sql.dialect import Statements, postgres_dialect, sqlite_dialect
+from nebis.stores.sql.rows import EFFECT_COLUMNS, RECORD_COLUMNS
+from nebis.stores.sql.statements import read_statements
+
+INJECTIONS = ['x"; DROP TABLE nebis_record; --', "", "a b", "1st", "ä", "x" * 64, "a.b", "x\n"]
+
+
+def test_parameters_are_numbered_by_their_first_appearance() -> None:
+    statement = read_statements("-- name: x\nSELECT :b, :a, :b;")["x"]
+
+    assert statement.parameters == ("b", "a")
+    assert statement.text == "SELECT :b, :a, :b"
+    assert statement.positional == "SELECT $1, $2, $1"
+    assert statement.pyformat == "SELECT %(b)s, %(a)s, %(b)s"
+
+
+def test_casts_strings_and_quoted_names_are_no_parameters() -> None:
+    source = """-- name: x
+    SELECT :a::bigint[], ':b it''s :c', ":d", $$ :e $$, $f$ :g $$ $f$, a::text"""
+
+    statement = read_statements(source)["x"]
+
+    assert statement.parameters == ("a",)
+    assert statement.positional == """SELECT $1::bigint[], ':b it''s :c', ":d", $$ :e $$, $f$ :g $$ $f$, a::text"""
+
+
+def test_every_percent_sign_is_doubled_for_drivers_that_format() -> None:
+    statement = read_statements("-- name: x\nSELECT '%Y' || :a || 5 % 2")["x"]
+
+    assert statement.pyformat == "SELECT '%%Y' || %(a)s || 5 %% 2"
+    assert statement.text == "SELECT '%Y' || :a || 5 % 2"
+
+
+def test_comments_are_left_out_and_can_contain_anything() -> None:
+    source = "Prose with :nothing.\n-- name: x\n-- Why: it's :so.\nSELECT 1, -- don't\n  '--', /* :no */ 2;\n"
+
+    statement = read_statements(source)["x"]
+
+    assert statement.text == "SELECT 1,\n  '--',  2"
+    assert statement.parameters == ()
+
+
+def test_fragments_are_repeated_where_they_are_named() -> None:
+    source = "-- fragment: now\nCOALESCE(:now, 1)\n-- name: x\nSELECT {now}, '{}', {now}\n"
+
+    assert list(read_statements(source)) == ["x"]
+    assert read_statements(source)["x"].positional == "SELECT COALESCE($1, 1), '{}', COALESCE($1, 1)"
+
+
+@pytest.mark.parametrize(
+    "source", ["-- name: x\nSELECT 1\n-- name: x\nSELECT 2", "-- name: x\nSELECT {unknown}"], ids=["twice", "unknown"]
+)
+def test_a_file_with_a_slip_is_refused(source: str) -> None:
+    with pytest.raises(ValueError, match="SQL file"):
+        read_statements(source)
+
+
+def test_relations_are_put_into_the_schema_and_quoted_names_are_not() -> None:
+    source = """-- name: x
+    INSERT INTO nebis_record SELECT nextval('nebis_fence'), "nebis_index", 'nebis', my_nebis_record"""
+
+    text = read_statements(source, schema="Own")["x"].text
+
+    assert text == (
+        """INSERT INTO "Own".nebis_record SELECT nextval('"Own".nebis_fence'), "nebis_index", 'nebis', my_nebis_record"""
+    )
+
+
+@pytest.mark.parametrize("schema", INJECTIONS)
+def test_a_schema_that_needs_escaping_is_refused_sec20(schema: str) -> None:
+    with pytest.raises(ConfigError, match="not a plain name"):
+        postgres_dialect(schema)
+
+
+@pytest.mark.parametrize("dialect", [sqlite_dialect(), postgres_dialect(), postgres_dialect("Own")], ids=lambda d: d.name)
+def test_columns_are_read_in_the_order_in_which_statements_name_them(dialect: object) -> None:
+    statements = getattr(dialect, "statements")  # noqa: B009 - the parameter is typed as what pytest passes.
+    columns = re.findall(r"\b(record|effect)\.(\w+)[,\s]", statements.read_by_id.text.partition("FROM")[0])
+
+    assert [name for table, name in columns if table == "record"] == list(RECORD_COLUMNS)
+    assert [name for table, name in columns if table == "effect"] == list(EFFECT_COLUMNS)
+
+
+def test_every_relation_of_postgres_is_in_the_schema() -> None:
+    dialect = postgres_dialect("Own")
+    texts = [statement.text for migration in dialect.migrations for statement in migration.statements]
+    for field in fields(Statements):
+        texts.append(getattr(dialect.statements, field.name).text)
+
+    bare = [found for text in texts for found in re.findall(r'(?<!"Own"\.)(?<!")\bnebis_\w+', text)]
+
+    assert bare == []
+
+
+def test_a_schema_does_not_change_the_checksum_of_a_migration() -> None:
+    assert [migration.checksum for migration in postgres_dialect("Own").migrations] == [
+        migration.checksum for migration in postgres_dialect().migrations
+    ]
