@@ -17,12 +17,15 @@ from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record
 from nebis.core.secret import Keyring
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
+from nebis.effects import Recall
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
 from nebis.flows.attach import attach_resource, extend_retention
+from nebis.flows.effect import run_effect
 from nebis.flows.execute import execute
 from nebis.flows.request import Disposition, Request, classify
 from nebis.flows.single import execute_single
+from nebis.planning import plan_effect
 from nebis.policy import microseconds
 from nebis.ports.store import StoreFailure
 from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
@@ -54,6 +57,33 @@ class AsyncAttempt(AttemptView):
         await drive_async(
             attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform
         )
+
+    async def effect(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        /,
+        *arguments: Any,
+        recall: Recall,
+        returns: object | None = None,
+        **named: Any,
+    ) -> Any:
+        """Call a downstream once for this record, whatever happens to the attempts; return its result.
+
+        The intent and a derived key are stored before the call, the result after it; a later attempt gets that result
+        without calling. The call gets `idempotency_key=` (and `fence=`) where it takes them. Its result goes through
+        the type that it is annotated with, or `returns`. `Rejected` raised by the call is stored and raised again.
+        """
+        assert self._turn.ledger is not None
+        if self._turn.transaction is not None:
+            raise MisuseError(
+                "An effect inside an open transaction could happen and be rolled back here; call it before."
+            )
+        planned = plan_effect(
+            self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns
+        )
+        flow = run_effect(self.record, self._request.policy, self._turn.ledger, planned.plan)
+        return planned.decode(await drive_async(flow, self._turn.perform))
 
     async def extend_retention(self, span: timedelta) -> None:
         """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""

@@ -19,7 +19,7 @@ from nebis.core.identity import PerOperation, Scope, identity, scope_name
 from nebis.core.keygrammar import Key, parse_key
 from nebis.core.plain import unknown_fields
 from nebis.core.record import EffectsMode, Nonce, Record, RecordId, Resource
-from nebis.core.secret import Keyring
+from nebis.core.secret import Keyring, Purpose, Secret
 from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, KeyMalformed, MisuseError, Rejected, ResultUnstorable
 from nebis.flows.request import Disposition, Request, classify
@@ -109,6 +109,7 @@ class Declaration(Generic[C, R]):
             policy=self.policy,
             encode=self.encode_result,
             encode_rejection=encode_rejection,
+            derive_key=lambda record_id, name: effect_key(secret, record_id, name),
             classify=self.classify,
         )
 
@@ -142,6 +143,11 @@ class Declaration(Generic[C, R]):
                 log.warning(
                     "%s: clients send weak idempotency keys (%s): %s", self.name, weakness.code, weakness.advice
                 )
+
+
+def effect_key(secret: Secret, record_id: RecordId, name: str) -> str:
+    """Derive the key under which a downstream knows an effect; stored with the intent and read back from there."""
+    return "nebis-" + secret.sign(Purpose.EFFECT, b"nebis/effect/1", record_id.bytes, name.encode()).hex()[:40]
 
 
 def encode_rejection(error: Exception) -> bytes:
@@ -180,8 +186,11 @@ def declare(
     if not isinstance(effects, EffectsMode):
         faults.append(EFFECTS_HELP)
     else:
-        policy = Policy(effects=effects, **options)
-        faults.extend(policy.faults())
+        try:
+            policy = Policy(effects=effects, **options)
+            faults.extend(policy.faults())
+        except (TypeError, OverflowError) as error:
+            faults.append(f"its policy has a wrong value ({error}); give spans as seconds(30), limits as whole numbers")
     hints, parameters = annotations_of(function), list(inspect.signature(function).parameters.values())
     takes_attempt = len(parameters) == 2
     if len(parameters) not in (1, 2):

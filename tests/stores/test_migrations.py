@@ -77,7 +77,7 @@ def test_of_many_starters_one_migrates_and_all_agree_on_the_secret(opening: tupl
 def test_a_database_without_tables_says_how_to_make_them(opening: tuple[Dialect, Opening]) -> None:
     backend = opening[1]()
 
-    with pytest.raises(SchemaMismatch, match="has no tables.*nebis migrate"):
+    with pytest.raises(SchemaMismatch, match=r"has no tables.*nebis migrate"):
         backend.sessions.run(backend.store.verify())
 
 
@@ -174,9 +174,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("constraint", WRONG)
-def test_the_database_refuses_what_no_program_may_write(
-    opening: tuple[Dialect, Opening], constraint: str
-) -> None:
+def test_the_database_refuses_what_no_program_may_write(opening: tuple[Dialect, Opening], constraint: str) -> None:
     """I1, I3 and I9 hold even for a wrong program, or for a person at night."""
     dialect, open_one = opening
     backend = open_one()

@@ -18,13 +18,6 @@ from nebis.stores.sql.statements import read_statements
 from nebis.testing.conformance.specimens import START_US, claim
 from tests.stores.sql_backends import opened_sqlite
 
-NOT_ERRORS = {"SQLITE_OK", "SQLITE_ROW", "SQLITE_DONE", "SQLITE_NOTICE", "SQLITE_WARNING"}
-ACTIONS = {"SQLITE_DENY", "SQLITE_IGNORE"}
-PRIMARY_CODES = {
-    name: code
-    for name, code in vars(sqlite3).items()
-    if name.startswith("SQLITE_") and name.count("_") == 1 and isinstance(code, int) and code < 0x100
-}
 RESULT_NAMES = [
     *("SQLITE_ERROR", "SQLITE_INTERNAL", "SQLITE_PERM", "SQLITE_ABORT", "SQLITE_BUSY", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_INTERRUPT", "SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTFOUND"),

@@ -63,12 +63,12 @@ def test_a_file_with_a_slip_is_refused(source: str) -> None:
 
 def test_relations_are_put_into_the_schema_and_quoted_names_are_not() -> None:
     source = """-- name: x
-    INSERT INTO nebis_record SELECT nextval('nebis_fence'), "nebis_index", 'nebis', my_nebis_record"""
+    INSERT INTO nebis_record SELECT nextval('nebis_fence'), "nebis_index", 'nebis', my_nebis_x"""
 
     text = read_statements(source, schema="Own")["x"].text
 
     assert text == (
-        """INSERT INTO "Own".nebis_record SELECT nextval('"Own".nebis_fence'), "nebis_index", 'nebis', my_nebis_record"""
+        """INSERT INTO "Own".nebis_record SELECT nextval('"Own".nebis_fence'), "nebis_index", 'nebis', my_nebis_x"""
     )
 
 
@@ -78,7 +78,9 @@ def test_a_schema_that_needs_escaping_is_refused_sec20(schema: str) -> None:
         postgres_dialect(schema)
 
 
-@pytest.mark.parametrize("dialect", [sqlite_dialect(), postgres_dialect(), postgres_dialect("Own")], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "dialect", [sqlite_dialect(), postgres_dialect(), postgres_dialect("Own")], ids=lambda d: d.name
+)
 def test_columns_are_read_in_the_order_in_which_statements_name_them(dialect: object) -> None:
     statements = getattr(dialect, "statements")  # noqa: B009 - the parameter is typed as what pytest passes.
     columns = re.findall(r"\b(record|effect)\.(\w+)[,\s]", statements.read_by_id.text.partition("FROM")[0])
@@ -90,8 +92,7 @@ def test_columns_are_read_in_the_order_in_which_statements_name_them(dialect: ob
 def test_every_relation_of_postgres_is_in_the_schema() -> None:
     dialect = postgres_dialect("Own")
     texts = [statement.text for migration in dialect.migrations for statement in migration.statements]
-    for field in fields(Statements):
-        texts.append(getattr(dialect.statements, field.name).text)
+    texts += [getattr(dialect.statements, field.name).text for field in fields(Statements)]
 
     bare = [found for text in texts for found in re.findall(r'(?<!"Own"\.)(?<!")\bnebis_\w+', text)]
 

@@ -13,11 +13,11 @@ from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, Result
 from nebis.flow import Flow
 from nebis.flows.ledger import Ledger
 from nebis.flows.persist import send_owned
+from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.policy import Policy, microseconds
 from nebis.ports.asks import CallEffect, Raised, Tell
 from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed
 
-DOUBT_CODE_CHANGED = "code-changed"
 DOUBT_REJECTION_NOT_DEFINITE = "rejection-not-definite"
 DOUBT_RECALL_OVER = "downstream-may-have-forgotten"
 DOUBT_UNSTORABLE = "effect-result-unstorable"
@@ -92,9 +92,9 @@ def _result(known: Effect, plan: EffectPlan) -> bytes:
 def _encoded(record: Record, policy: Policy, plan: EffectPlan, value: object) -> Flow[bytes]:
     try:
         return plan.encode(value)
-    except ResultUnstorable:
+    except ResultUnstorable as error:
         # It happened and cannot be remembered: calling again is the one thing that must not follow.
-        raise (yield from _in_doubt(record, policy, DOUBT_UNSTORABLE))
+        raise (yield from _in_doubt(record, policy, DOUBT_UNSTORABLE)) from error
 
 
 def _intend(record: Record, policy: Policy, plan: EffectPlan, *, is_again: bool) -> Flow[Effect]:

@@ -50,6 +50,10 @@ class Request:
     encode: Callable[[object], bytes] = field(repr=False)
     """Renders a result to its final bytes; raises `ResultUnstorable` for one that cannot be kept."""
     encode_rejection: Callable[[Exception], bytes] = field(repr=False)
+    derive_key: Callable[[RecordId, str], str] = field(
+        repr=False, default=lambda record_id, name: f"{record_id}/{name}"
+    )
+    """Derives the key under which an effect of a record is known downstream; never from the attempt (F064)."""
     classify: Callable[[Exception], Disposition] = classify
 
     @property

@@ -7,7 +7,7 @@ from typing import assert_never
 from nebis.core.answers import Doubtful, Kept, Refusal, Refused, Running
 from nebis.core.record import EffectsMode, Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Complete, Doubt, Release, Suspend, Withdraw
-from nebis.errors import InDoubt, ResultUnstorable, Retryable
+from nebis.errors import EffectInDoubt, InDoubt, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.persist import send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
@@ -15,6 +15,7 @@ from nebis.ports.asks import Raised, Returned, Settled, Tell
 from nebis.ports.observer import Completed, DoubtRaised, Event, OwnershipLost, Released, Suspended, Withdrawn
 
 DOUBT_HANDLER_RAISED = "handler-raised"
+DOUBT_CODE_CHANGED = "code-changed"
 LONGEST_REASON = 200
 """A reason is a word for people and metrics; whatever is longer is a payload."""
 
@@ -24,10 +25,14 @@ def settle(request: Request, record: Record, end: Returned[object] | Raised | Se
     if isinstance(end, Settled):
         return Finished(record_id=record.record_id, outcome=end.outcome, is_replay=False)
     if isinstance(end, Returned):
+        if end.never_asked is not None:
+            return (yield from _doubt(request, record, _code_changed(record)))
         return (yield from complete(request, record, rendered(request, end.value)))
     error, disposition = classified(request, end.error)
     match disposition:
         case Disposition.REJECT:
+            if end.never_asked is not None:
+                return (yield from _doubt(request, record, _code_changed(record)))
             body = request.encode_rejection(error)
             return (yield from complete(request, record, Outcome(kind=OutcomeKind.REJECTED, body=body)))
         case Disposition.WITHDRAW:
@@ -42,6 +47,11 @@ def settle(request: Request, record: Record, end: Returned[object] | Raised | Se
             return (yield from _give_back(request, record, error, Release(ownership=record.ownership)))
         case _:
             assert_never(disposition)
+
+
+def _code_changed(record: Record) -> EffectInDoubt:
+    """Return why an attempt may not end: an effect that happened was never asked for by the code that runs now."""
+    return EffectInDoubt(DOUBT_CODE_CHANGED, operation_id=str(record.record_id))
 
 
 def classified(request: Request, error: Exception) -> tuple[Exception, Disposition]:

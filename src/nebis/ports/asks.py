@@ -77,6 +77,8 @@ class Returned(Generic[T]):
     """A handler that returned."""
 
     value: T
+    never_asked: str | None = None
+    """An effect of an earlier attempt that this one did not ask for: its code must have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Raised:
     """A handler that raised."""
 
     error: Exception
+    never_asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ from nebis.core.record import Outcome, Record
 from nebis.core.verbs import Verb
 from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow, drive
+from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
     Barrier,
+    CallEffect,
     Draw,
     Elapsed,
     Find,
@@ -97,6 +99,8 @@ class BlockingTurn:
         """The open transaction of this turn; verbs run inside it while it is open."""
         self.settled: Outcome | None = None
         """Set once the handler's own transaction holds the outcome."""
+        self.ledger: Ledger | None = None
+        """What the attempt knows of its effects."""
 
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -159,11 +163,21 @@ class BlockingTurn:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
     def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
+        self.ledger = Ledger(ask.record)
         try:
             value = self._handler(ask.record, self)
-            return Returned(value) if self.settled is None else Settled(self.settled)
+            return Returned(value, self._never_asked()) if self.settled is None else Settled(self.settled)
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
+            return Raised(error, self._never_asked())
+
+    def call_effect(self, ask: CallEffect) -> Returned[Any] | Raised:
+        try:
+            return Returned(ask.call(ask.effect))
+        except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
+
+    def _never_asked(self) -> str | None:
+        return None if self.ledger is None else self.ledger.never_asked()
 
     def transaction_begin(self, _: TransactionBegin) -> None:
         if self.single is not None:
@@ -220,6 +234,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     TransactionCommit: BlockingTurn.transaction_commit,
     TransactionRollback: BlockingTurn.transaction_rollback,
     Barrier: BlockingTurn.barrier,
+    CallEffect: BlockingTurn.call_effect,
     KeepTrying: BlockingTurn.keep_trying,
     Tell: BlockingTurn.tell,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -13,10 +14,12 @@ from nebis.core.record import Outcome, Record
 from nebis.core.verbs import Verb
 from nebis.errors import ClaimLost, MisuseError
 from nebis.flow import Ask, Flow, drive_async
+from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
     Barrier,
+    CallEffect,
     Draw,
     Elapsed,
     Find,
@@ -114,6 +117,8 @@ class AsyncTurn:
         """The open transaction of this turn; verbs run inside it while it is open."""
         self.settled: Outcome | None = None
         """Set once the handler's own transaction holds the outcome."""
+        self.ledger: Ledger | None = None
+        """What the attempt knows of its effects."""
 
     async def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -187,16 +192,17 @@ class AsyncTurn:
         assert task is not None
         self._stop_when_lost(task)
         self._is_in_handler = True
+        self.ledger = Ledger(ask.record)
         try:
             value = await self._handler(ask.record, self)
-            return Returned(value) if self.settled is None else Settled(self.settled)
+            return Returned(value, self._never_asked()) if self.settled is None else Settled(self.settled)
         except asyncio.CancelledError:
             if not self.is_lost:
                 raise
             task.uncancel()
             return Raised(ClaimLost(ask.record.operation, "another attempt took over"))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
-            return Raised(error)
+            return Raised(error, self._never_asked())
         finally:
             self._is_in_handler = False
 
@@ -210,6 +216,16 @@ class AsyncTurn:
         """Cancel a handler whose claim another attempt took; never a write of ours."""
         if self._is_in_handler:
             task.cancel()
+
+    async def call_effect(self, ask: CallEffect) -> Returned[Any] | Raised:
+        try:
+            value = ask.call(ask.effect)
+            return Returned(await value if inspect.isawaitable(value) else value)
+        except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
+            return Raised(error)
+
+    def _never_asked(self) -> str | None:
+        return None if self.ledger is None else self.ledger.never_asked()
 
     async def transaction_begin(self, _: TransactionBegin) -> None:
         if self.single is not None:
@@ -265,6 +281,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
     TransactionCommit: AsyncTurn.transaction_commit,
     TransactionRollback: AsyncTurn.transaction_rollback,
     Barrier: AsyncTurn.barrier,
+    CallEffect: AsyncTurn.call_effect,
     KeepTrying: AsyncTurn.keep_trying,
     Tell: AsyncTurn.tell,
 }
