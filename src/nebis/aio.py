@@ -15,7 +15,7 @@ from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record
-from nebis.core.secret import Keyring
+from nebis.core.secret import Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.effects import Recall
 from nebis.errors import MisuseError, StoreUnavailable
@@ -121,8 +121,8 @@ class AsyncOperation(Generic[C, R]):
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
         """
-        world, keyring = await self._nebis.opened()
-        request = self.declaration.request(keyring, key=key, tenant=tenant, command=command)
+        world, secrets = await self._nebis.opened()
+        request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
 
         def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
             if not self.declaration.takes_attempt:
@@ -155,7 +155,7 @@ class Opened(NamedTuple):
     process: int
     loop: asyncio.AbstractEventLoop
     world: AsyncWorld
-    keyring: Keyring
+    secrets: Secrets
 
 
 class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
@@ -194,11 +194,11 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""
         await self.opened()
 
-    async def opened(self) -> tuple[AsyncWorld, Keyring]:
+    async def opened(self) -> tuple[AsyncWorld, Secrets]:
         """Return the running world of this loop; a forked child opens its own (F094)."""
         opened, loop = self._opened, asyncio.get_running_loop()
         if opened is not None and opened.loop is loop:
-            return opened.world, opened.keyring
+            return opened.world, opened.secrets
         if opened is not None and opened.process == os.getpid() and not opened.loop.is_closed():
             raise MisuseError(
                 "This AsyncNebis is open on another event loop; close it there, or make one for each loop."
@@ -206,12 +206,12 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
             self._opening = loop.create_task(self._open(loop))
         opened = await asyncio.shield(self._opening)
-        return opened.world, opened.keyring
+        return opened.world, opened.secrets
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
         backend = open_async(self._location, **self._store_options)
         try:
-            keyring = await backend.sessions.run(self._start(backend.store))
+            secrets = await backend.sessions.run(self._start(backend.store))
             world = AsyncWorld(backend, self._observers, keeps_house=self._keeps_house)
         except StoreFailure as failure:
             await backend.sessions.close()
@@ -219,7 +219,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         except BaseException:
             await backend.sessions.close()
             raise
-        self._opened = Opened(os.getpid(), loop, world, keyring)
+        self._opened = Opened(os.getpid(), loop, world, secrets)
         return self._opened
 
     async def close(self) -> None:

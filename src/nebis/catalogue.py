@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode
-from nebis.core.secret import Keyring
+from nebis.core.secret import Keyring, Secrets
 from nebis.declaration import Declaration, PolicyOptions, declare
 from nebis.errors import ConfigError
 from nebis.flow import Flow
@@ -92,7 +92,7 @@ class Catalogue(Generic[O]):
 
         return declares
 
-    def _start(self, store: Store) -> Flow[Keyring]:
+    def _start(self, store: Store) -> Flow[Secrets]:
         """Return the flow that makes a freshly opened store ready for this process."""
         text = self._secret if self._secret is not None else os.environ.get("NEBIS_SECRET", "")
         configured = Keyring.parse(text) if text else None

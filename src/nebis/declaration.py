@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Generic, TypedDict, TypeVar
@@ -15,24 +14,20 @@ from uuid import UUID
 from nebis.core.codec import Codec, annotations_of, codec_for
 from nebis.core.envelope import seal
 from nebis.core.fingerprint import FingerprintVersions
-from nebis.core.identity import PerOperation, Scope, identity, scope_name
-from nebis.core.keygrammar import Key, parse_key
+from nebis.core.identity import PerOperation, Scope
 from nebis.core.plain import unknown_fields
-from nebis.core.record import EffectsMode, Nonce, Record, RecordId, Resource
-from nebis.core.secret import Keyring, Purpose, Secret
-from nebis.core.verbs import Claim, ExpiredPolicy
-from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, KeyMalformed, MisuseError, Rejected, ResultUnstorable
+from nebis.core.record import EffectsMode, Record, RecordId, Resource
+from nebis.core.secret import Secrets
+from nebis.core.verbs import ExpiredPolicy
+from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, MisuseError, Rejected, ResultUnstorable
 from nebis.flows.request import Disposition, Request, classify
-from nebis.keys import weaknesses
 from nebis.policy import EFFECTS_HELP, Policy, Reject, Wait
+from nebis.subject import Subject, is_storable
 
 C = TypeVar("C")
 R = TypeVar("R")
 
-log = logging.getLogger("nebis")
-
 LONGEST_NAME = 100
-LONGEST_TENANT = 255
 LONGEST_RESOURCE = 255
 LONGEST_REJECTION = 10_000
 """Characters. A rejection says why in words; documents belong into a result."""
@@ -61,56 +56,23 @@ class PolicyOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration(Generic[C, R]):
-    """A declared kind of thing that must happen once."""
+class Declaration(Subject, Generic[C, R]):
+    """A declared kind of thing that must happen once: a function of a command, with a result that can be stored."""
 
-    name: str
-    policy: Policy
-    scope: Scope
-    fingerprints: FingerprintVersions
     command_codec: Codec[C]
     result_codec: Codec[R]
     takes_attempt: bool
-    classify: Callable[[Exception], Disposition] = classify
-    _warned: set[str] = field(default_factory=set, repr=False, compare=False)
 
-    def request(self, keyring: Keyring, *, key: str, tenant: str, command: C) -> Request:
+    def call(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        parsed = parse_key(key)
-        if len(parsed) < self.policy.shortest_key:
-            raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
-        self._warn_of_weakness(parsed)
-        scope = scope_name(self.scope, operation=self.name)
-        secret = keyring.newest
-        found = identity(secret, tenant=checked_tenant(tenant), scope=scope, key=parsed)
-        fingerprints = self.fingerprints.fingerprints(secret, operation=self.name, command=command)
-        stored_command = self.encode_command(command)
-
-        def claim(record_id: RecordId, nonce: bytes) -> Claim:
-            return Claim(
-                identity=found,
-                record_id=record_id,
-                nonce=Nonce(nonce),
-                tenant=tenant,
-                scope=scope,
-                operation=self.name,
-                key=parsed,
-                fingerprints=fingerprints,
-                mode=self.policy.effects,
-                lease_us=self.policy.lease_us,
-                retention=self.policy.kept,
-                when_expired=self.policy.when_expired,
-                will_wait=isinstance(self.policy.in_flight, Wait),
-                command=stored_command,
-            )
-
-        return Request(
-            claim=claim,
-            policy=self.policy,
+        return self.request(
+            secrets,
+            key=key,
+            tenant=tenant,
+            command=command,
+            stored_command=self.encode_command(command),
             encode=self.encode_result,
             encode_rejection=encode_rejection,
-            derive_key=lambda record_id, name: effect_key(secret, record_id, name),
-            classify=self.classify,
         )
 
     def encode_command(self, command: C) -> bytes:
@@ -134,20 +96,6 @@ class Declaration(Generic[C, R]):
         if len(body) > self.policy.result_limit_bytes:
             raise ResultUnstorable(f"it has {len(body)} bytes, {self.policy.result_limit_bytes} are allowed")
         return seal(body)
-
-    def _warn_of_weakness(self, key: Key) -> None:
-        """Say once per kind and operation that clients send keys that will collide or leak; never which."""
-        for weakness in weaknesses(key):
-            if weakness.code not in self._warned:
-                self._warned.add(weakness.code)
-                log.warning(
-                    "%s: clients send weak idempotency keys (%s): %s", self.name, weakness.code, weakness.advice
-                )
-
-
-def effect_key(secret: Secret, record_id: RecordId, name: str) -> str:
-    """Derive the key under which a downstream knows an effect; stored with the intent and read back from there."""
-    return "nebis-" + secret.sign(Purpose.EFFECT, b"nebis/effect/1", record_id.bytes, name.encode()).hex()[:40]
 
 
 def encode_rejection(error: Exception) -> bytes:
@@ -239,26 +187,11 @@ def _faults_of_rules(versions: FingerprintVersions, command: object) -> list[str
     ]
 
 
-def checked_tenant(tenant: str) -> str:
-    """Return a tenant that can own keys; an empty one would be everybody's (SEC02)."""
-    if not 1 <= len(tenant) <= LONGEST_TENANT or not _is_storable(tenant):
-        raise MisuseError(
-            f"A tenant is 1 to {LONGEST_TENANT} characters from verified authentication; "
-            "name one even if there is only one."
-        )
-    return tenant
-
-
 def checked_resource(type: str, id: str) -> Resource:  # noqa: A002 - the words of `nebis list --resource`.
     """Return a resource that every store can keep, or raise `MisuseError`."""
-    if not all(1 <= len(text) <= LONGEST_RESOURCE and _is_storable(text) for text in (type, id)):
+    if not all(1 <= len(text) <= LONGEST_RESOURCE and is_storable(text) for text in (type, id)):
         raise MisuseError(f"A resource is a type and an id of 1 to {LONGEST_RESOURCE} characters each; shorten them.")
     return Resource(type=type, id=id)
-
-
-def _is_storable(text: str) -> bool:
-    """Tell whether every store keeps this text as it is: some end at a NUL, none keeps half of a surrogate pair."""
-    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 class AttemptView:

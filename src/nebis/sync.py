@@ -15,7 +15,7 @@ from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record
-from nebis.core.secret import Keyring
+from nebis.core.secret import Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.effects import Recall
 from nebis.errors import MisuseError, StoreUnavailable
@@ -116,8 +116,8 @@ class Operation(Generic[C, R]):
 
     def execute(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> Execution[R]:
         """Do as a call does, and also say whether the result is a replay and under which id it is known."""
-        world, keyring = self._nebis.opened()
-        request = self.declaration.request(keyring, key=key, tenant=tenant, command=command)
+        world, secrets = self._nebis.opened()
+        request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
 
         def handle(record: Record, turn: BlockingTurn) -> R:
             if not self.declaration.takes_attempt:
@@ -147,7 +147,7 @@ class Declares(Protocol):
 class Nebis(Catalogue[Operation[Any, Any]]):
     """An idempotency store and the operations that it protects, for blocking code."""
 
-    _opened: tuple[int, BlockingWorld, Keyring] | None = None
+    _opened: tuple[int, BlockingWorld, Secrets] | None = None
 
     def operation(
         self,
@@ -179,20 +179,20 @@ class Nebis(Catalogue[Operation[Any, Any]]):
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""
         self.opened()
 
-    def opened(self) -> tuple[BlockingWorld, Keyring]:
+    def opened(self) -> tuple[BlockingWorld, Secrets]:
         """Return the running world of this process; a forked child opens its own (F094)."""
         opened = self._opened
         if opened is None or opened[0] != os.getpid():
             opened = self._open_once()
         return opened[1], opened[2]
 
-    def _open_once(self) -> tuple[int, BlockingWorld, Keyring]:
+    def _open_once(self) -> tuple[int, BlockingWorld, Secrets]:
         with _opening:
             if self._opened is not None and self._opened[0] == os.getpid():
                 return self._opened
             backend = open_blocking(self._location, **self._store_options)
             try:
-                keyring = backend.sessions.run(self._start(backend.store))
+                secrets = backend.sessions.run(self._start(backend.store))
                 world = BlockingWorld(backend, self._observers, keeps_house=self._keeps_house)
             except StoreFailure as failure:
                 backend.sessions.close()
@@ -201,7 +201,7 @@ class Nebis(Catalogue[Operation[Any, Any]]):
                 backend.sessions.close()
                 raise
             self._leave_to_parent()
-            self._opened = (os.getpid(), world, keyring)
+            self._opened = (os.getpid(), world, secrets)
             return self._opened
 
     def close(self) -> None:

@@ -17,12 +17,14 @@ from nebis.core.fingerprint import (
     Pairs,
     fingerprint,
     matches,
+    stored_version,
 )
-from nebis.core.secret import Secret
+from nebis.core.secret import Keyring, Secret
 from nebis.core.strictjson import parse
 from nebis.errors import SchemaMismatch
 
 SECRET = Secret(bytes(range(32)))
+KEYRING = Keyring((SECRET,))
 RULE = FingerprintRule()
 
 
@@ -206,7 +208,7 @@ def test_only_chosen_query_names_count() -> None:
 
 @pytest.mark.parametrize("version", [0, -1, 32768])
 def test_a_version_outside_its_column_is_refused(version: int) -> None:
-    with pytest.raises(ValueError, match="between 1 and 32767"):
+    with pytest.raises(ValueError, match="between 1 and 255"):
         FingerprintRule(version=version)
 
 
@@ -219,27 +221,27 @@ def test_an_old_record_is_compared_with_the_version_it_was_made_with_f104() -> N
     old, new = FingerprintRule(version=1), FingerprintRule(version=2, exclude=("sent_at",))
     before = FingerprintVersions(old)
     after = FingerprintVersions(new, (old,))
-    stored_version, stored = before.fingerprints(SECRET, operation="pay", command=Payment(Decimal(1), sent_at=5))[0]
+    made_with, stored = before.fingerprints(KEYRING, operation="pay", command=Payment(Decimal(1), sent_at=5))[0]
 
-    retry = dict(after.fingerprints(SECRET, operation="pay", command=Payment(Decimal(1), sent_at=5)))
-    other = dict(after.fingerprints(SECRET, operation="pay", command=Payment(Decimal(2), sent_at=5)))
+    retry = dict(after.fingerprints(KEYRING, operation="pay", command=Payment(Decimal(1), sent_at=5)))
+    other = dict(after.fingerprints(KEYRING, operation="pay", command=Payment(Decimal(2), sent_at=5)))
 
-    assert list(retry) == [2, 1]
-    assert matches(stored, retry[stored_version])
-    assert not matches(stored, other[stored_version])
+    assert list(retry) == [stored_version(SECRET, new), stored_version(SECRET, old)]
+    assert matches(stored, retry[made_with])
+    assert not matches(stored, other[made_with])
 
 
 def test_every_version_sees_all_headers_and_query_pairs_even_from_an_iterator() -> None:
     versions = FingerprintVersions(FingerprintRule(version=2, headers=("a",)), (FingerprintRule(headers=("a",)),))
 
     made = versions.fingerprints(
-        SECRET, operation="pay", command={}, headers=iter([("a", "1")]), query=iter([("q", "1")]), api_version="7"
+        KEYRING, operation="pay", command={}, headers=iter([("a", "1")]), query=iter([("q", "1")]), api_version="7"
     )
 
     for version, digest in made:
         assert digest == of(
             {},
-            rule=versions.rule(version),
+            rule=versions.rule(version & 0xFF),
             operation="pay",
             headers={"a": "1"},
             query={"q": "1"},
@@ -272,3 +274,14 @@ def test_an_operation_may_have_rules_of_its_own() -> None:
     assert rules.of("refund") is own
     assert rules.of("pay") is rules.shared
     assert rules.shared.newest == FingerprintRule(version=1)
+
+
+def test_a_record_says_which_secret_and_rule_it_was_made_with_f116() -> None:
+    other, rule = Secret(bytes(range(1, 33))), FingerprintRule(version=3)
+
+    made = FingerprintVersions(rule).fingerprints(Keyring((other, SECRET)), operation="pay", command={})
+
+    assert [version for version, _ in made] == [stored_version(other, rule), stored_version(SECRET, rule)]
+    assert len({version for version, _ in made}) == 2
+    assert len({digest for _, digest in made}) == 2
+    assert all(version & 0xFF == 3 and version < 2**15 for version, _ in made)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nebis.core.identity import PerAccount, PerOperation, PerResourceType, Scope, identities, identity, scope_name
+from nebis.core.identity import PerAccount, PerOperation, PerResourceType, Scope, identity, scope_name
 from nebis.core.keygrammar import Key
-from nebis.core.secret import Keyring, Purpose, Secret
+from nebis.core.secret import Purpose, Secret
 
 SECRET = Secret(bytes(range(32)))
 OTHER_SECRET = Secret(bytes(range(1, 33)))
@@ -56,15 +56,6 @@ def test_an_identity_is_neither_another_secrets_nor_another_purposes() -> None:
 def test_an_empty_tenant_is_refused_sec01() -> None:
     with pytest.raises(ValueError, match="verified authentication"):
         identity(SECRET, tenant="", scope="account", key=Key("c"))
-
-
-def test_a_rotation_looks_up_under_every_secret_newest_first_f116() -> None:
-    found = identities(Keyring((OTHER_SECRET, SECRET)), tenant="a", scope="b", key=Key("c"))
-
-    assert found == (
-        identity(OTHER_SECRET, tenant="a", scope="b", key=Key("c")),
-        identity(SECRET, tenant="a", scope="b", key=Key("c")),
-    )
 
 
 @pytest.mark.parametrize(

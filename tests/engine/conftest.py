@@ -42,7 +42,7 @@ def face(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(params=DURABLE)
-def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Face]:
+def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Face]]:
     """Makes façades on one empty store, as several processes would have them."""
     url = location(request.param, tmp_path, request)
     faces: list[Face] = []
@@ -51,5 +51,6 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Face]
         faces.append(FACES[request.param](url, **options))
         return faces[-1]
 
-    request.addfinalizer(lambda: [made.close() for made in faces])
-    return make
+    yield make
+    for made in faces:
+        made.close()

@@ -8,16 +8,16 @@ import functools
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import psycopg
 
 from nebis import AsyncAttempt, AsyncNebis, Attempt, Execution, Local, Nebis
 from nebis.core.record import EffectsMode, Record, RecordId
-from nebis.core.secret import Keyring
 from nebis.flow import Flow
 from nebis.ports.observer import Event
 from nebis.ports.store import Store
@@ -62,19 +62,14 @@ class Face:
         """Ask the store behind the façade."""
         raise NotImplementedError
 
-    def twin(self) -> "Face":
-        """Open the same store once more, as another process would."""
-        raise NotImplementedError
-
-    def keyring(self) -> Keyring:
+    def open(self) -> None:
+        """Open the store now."""
         raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError
 
     def record(self, operation_id: str) -> Record:
-        from uuid import UUID
-
         found = self.run(lambda store: store.find_by_id(RecordId(UUID(operation_id))))
         assert found is not None
         return found
@@ -96,8 +91,6 @@ class Face:
 
 
 def _damage_memory(store: Store, record: Record, damaged: bytes) -> Flow[None]:
-    from dataclasses import replace
-
     assert isinstance(store, MemoryStore)
     store._records[record.identity] = replace(record, outcome=damaged)
     yield from store.clock()
@@ -125,7 +118,6 @@ class BlockingFace(Face):
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__()
         self.url = url
-        self._options = options
         self.nebis = Nebis(url, observers=[self.told.append], **options)
 
     def operation(
@@ -149,11 +141,8 @@ class BlockingFace(Face):
         backend = self.nebis.opened()[0].backend
         return backend.sessions.run(flow(backend.store))
 
-    def keyring(self) -> Keyring:
-        return self.nebis.opened()[1]
-
-    def twin(self) -> Face:
-        return BlockingFace(self.url, **self._options)
+    def open(self) -> None:
+        self.nebis.open()
 
     def close(self) -> None:
         self.nebis.close()
@@ -195,7 +184,6 @@ class AsyncFace(Face):
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__()
         self.url = url
-        self._options = options
         self._loop = Loop()
         self.nebis = AsyncNebis(url, observers=[self.told.append], **options)
 
@@ -224,11 +212,8 @@ class AsyncFace(Face):
 
         return self._loop.run(performed())
 
-    def keyring(self) -> Keyring:
-        return self._loop.run(self.nebis.opened())[1]
-
-    def twin(self) -> Face:
-        return AsyncFace(self.url, **self._options)
+    def open(self) -> None:
+        self._loop.run(self.nebis.open())
 
     def close(self) -> None:
         try:

@@ -13,7 +13,7 @@ CANDIDATE = bytes(range(100, 132))
 
 
 def opened(store: MemoryStore, configured: Keyring | None = None, candidate: bytes = CANDIDATE) -> Keyring:
-    return drive(start(store, configured=configured, candidate=candidate, migrates=True), store.perform)
+    return drive(start(store, configured=configured, candidate=candidate, migrates=True), store.perform).keyring
 
 
 def test_first_process_without_configuration_gives_the_store_its_secret() -> None:
@@ -27,21 +27,23 @@ def test_later_processes_without_configuration_use_the_same_secret() -> None:
     assert opened(store, candidate=OLD) == first
 
 
-def test_configured_secret_leaves_none_in_the_store() -> None:
+def test_identities_are_made_with_the_stores_own_secret_whatever_is_configured_f116() -> None:
     store = MemoryStore()
 
-    assert opened(store, Keyring.of(OLD)).newest == Secret(OLD)
+    made = [
+        drive(start(store, configured=keyring, candidate=CANDIDATE, migrates=True), store.perform)
+        for keyring in (Keyring.of(OLD), Keyring.of(NEW, OLD))
+    ]
 
-    known = drive(store.secrets(None), store.perform)
-    assert known.generated is None
-    assert known.check_values == {Secret(OLD).check_value()}
+    assert {secrets.identity for secrets in made} == {Secret(CANDIDATE)}
+    assert [secrets.keyring.newest for secrets in made] == [Secret(OLD), Secret(NEW)]
 
 
 def test_wrong_secret_refuses_to_start() -> None:
     store = MemoryStore()
     opened(store, Keyring.of(OLD))
 
-    with pytest.raises(ConfigError, match="not the one"):
+    with pytest.raises(ConfigError, match="another secret"):
         opened(store, Keyring.of(NEW))
 
 
@@ -49,16 +51,17 @@ def test_missing_secret_refuses_to_start() -> None:
     store = MemoryStore()
     opened(store, Keyring.of(OLD))
 
-    with pytest.raises(ConfigError, match="configured secret"):
+    with pytest.raises(ConfigError, match="no secret is configured"):
         opened(store)
 
 
-def test_configured_secret_on_a_store_that_made_its_own_refuses_to_start() -> None:
+def test_a_store_that_was_used_without_configuration_can_be_given_a_secret() -> None:
     store = MemoryStore()
     opened(store)
 
-    with pytest.raises(ConfigError):
-        opened(store, Keyring.of(OLD))
+    assert opened(store, Keyring.of(OLD)).secrets == (Secret(OLD), Secret(CANDIDATE))
+    with pytest.raises(ConfigError, match="no secret is configured"):
+        opened(store)
 
 
 def test_rotation_lists_the_new_secret_first_and_keeps_the_old_one() -> None:

@@ -55,7 +55,7 @@ def test_processes_that_race_are_granted_each_key_once(tmp_path: Path, journal: 
         for number in range(PROCESSES)
     ]
 
-    told = [racer.communicate("go\n", timeout=100)[0] for racer in _started(racers)]
+    told = [racer.communicate(timeout=100)[0] for racer in _started(racers)]
 
     granted = Counter(key for line in told for key in json.loads(line))
     assert granted == Counter({str(number): 1 for number in range(KEYS)})

@@ -64,22 +64,27 @@ def test_parent_and_child_both_go_on_after_a_fork_f094(tmp_path: Path) -> None:
     backend.sessions.close()
 
 
-def test_a_parent_that_ends_takes_nothing_from_its_child_f094(tmp_path: Path) -> None:
+def test_a_parent_that_closes_takes_nothing_from_its_child_f094(tmp_path: Path) -> None:
     """With an inherited file the parent would fold in and delete a log that the child is still writing to."""
     backend = opened_sqlite(tmp_path)
+    backend.sessions.close()
 
-    def parent_ends_first() -> bool:
-        reading, writing = os.pipe()
+    def parent_closes_while_child_writes() -> bool:
+        assert granted(backend, "parent")
+        has_written, has_closed = os.pipe(), os.pipe()
         if os.fork() == 0:
-            os.read(reading, 1)
-            os._exit(0 if granted(backend, "grandchild") and granted(backend, "again") else 1)
+            wrote = granted(backend, "first")
+            os.write(has_written[1], b".")
+            os.read(has_closed[0], 1)
+            os._exit(0 if wrote and granted(backend, "second") else 1)
+        os.read(has_written[0], 1)
         backend.sessions.close()
-        os.write(writing, b".")
+        os.write(has_closed[1], b".")
         return os.waitstatus_to_exitcode(os.wait()[1]) == 0
 
-    assert in_child(parent_ends_first)
+    assert in_child(parent_closes_while_child_writes)
 
-    for key in ("grandchild", "again"):
+    for key in ("parent", "first", "second"):
         assert backend.sessions.run(backend.store.find(claim(key).identity)) is not None
     backend.sessions.close()
 

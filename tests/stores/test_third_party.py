@@ -14,31 +14,12 @@ COMMAND = (
     *("-p", "nebis.testing.conformance.plugin", "-p", "no:cacheprovider", "-q", "--tb=line"),
 )
 
-HONEST_STORE = """
-from nebis.stores.memory import MemoryStore, open_blocking
-from nebis.testing.conformance import Harness, connection_of
-
-
-class AcmeStore(MemoryStore):
-    pass
-
-
-class AcmeHarness(Harness):
-    store_class = AcmeStore
-
-    def fresh(self):
-        self.store = self.store_class()
-        return self.connect()
-
-    def connect(self):
-        return connection_of(open_blocking(self.store))
-"""
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-store.md"
+HONEST_STORE = HOW_TO.read_text().split("```python\n", 1)[1].split("```", 1)[0]
 
 CHECK_THEN_INSERT = (
     HONEST_STORE
     + """
-
-from dataclasses import replace
 
 from nebis.core.answers import Grant, Granted
 from nebis.core.claiming import first_life
@@ -61,7 +42,9 @@ class HastyStore(AcmeStore):
 
 
 class HastyHarness(AcmeHarness):
-    store_class = HastyStore
+    def fresh(self):
+        self.store = HastyStore()
+        return self.connect()
 """
 )
 
@@ -104,12 +87,13 @@ def run_suite(folder: Path, source: str, factory: str, *options: str, **environm
     return outcome.returncode, outcome.stdout + outcome.stderr
 
 
-def test_an_honest_store_passes_with_one_command(tmp_path: Path) -> None:
+def test_the_store_of_the_documentation_passes_with_the_command_of_the_documentation(tmp_path: Path) -> None:
     code, said = run_suite(tmp_path, HONEST_STORE, "AcmeHarness")
 
     assert code == 0, said
     assert " passed" in said
     assert "failed" not in said
+    assert " ".join(["pytest", *COMMAND[3:7], "--nebis-store=acme_store:AcmeHarness"]) in HOW_TO.read_text()
 
 
 def test_a_store_that_checks_and_then_inserts_is_caught(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Final, Literal, NewType, TypeAlias
 
 from nebis.core.canonical import canonical
 from nebis.core.plain import Fields, plain
-from nebis.core.secret import Purpose, Secret, framed, text_bytes
+from nebis.core.secret import Keyring, Purpose, Secret, framed, text_bytes
 from nebis.errors import SchemaMismatch
 
 Fingerprint = NewType("Fingerprint", bytes)
@@ -19,7 +19,7 @@ Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 
 # Credentials are renewed between retries, and the key is what the fingerprint is compared under.
 NEVER_COUNTED: Final = frozenset({"authorization", "proxy-authorization", "idempotency-key", "x-idempotency-key"})
-_LARGEST_VERSION = 32767  # The column is a smallint in every store.
+_LARGEST_VERSION = 255  # One byte of a smallint; the other says which secret the fingerprint was made with.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class FingerprintVersions:
 
     def fingerprints(
         self,
-        secret: Secret,
+        keyring: Keyring,
         *,
         operation: str,
         command: object,
@@ -124,14 +124,11 @@ class FingerprintVersions:
         query: Pairs = (),
         api_version: str = "",
     ) -> tuple[tuple[int, Fingerprint], ...]:
-        """Give the request's fingerprint under every rule, newest first, for a claim to compare with any record.
-
-        A record that was found under an older secret was also fingerprinted under it: pass that secret.
-        """
+        """Give the request's fingerprint under every secret and rule, newest first, to compare with any record."""
         headers, query = _listed(headers), _listed(query)
         return tuple(
             (
-                rule.version,
+                stored_version(secret, rule),
                 fingerprint(
                     secret,
                     rule,
@@ -142,8 +139,14 @@ class FingerprintVersions:
                     api_version=api_version,
                 ),
             )
+            for secret in keyring
             for rule in self.rules
         )
+
+
+def stored_version(secret: Secret, rule: FingerprintRule) -> int:
+    """Give the version that a record carries: which secret and which rule its fingerprint was made with."""
+    return secret.number << 8 | rule.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NewType, assert_never
 
 from nebis.core.keygrammar import Key
-from nebis.core.secret import Keyring, Purpose, Secret, text_bytes
+from nebis.core.secret import Purpose, Secret, text_bytes
 
 Identity = NewType("Identity", bytes)
 """32 bytes; without the secret neither the tenant nor the key can be guessed from them (SEC01)."""
@@ -57,8 +57,3 @@ def identity(secret: Secret, *, tenant: str, scope: str, key: Key) -> Identity:
     return Identity(
         secret.sign(Purpose.IDENTITY, b"nebis/identity/1", text_bytes(tenant), text_bytes(scope), text_bytes(key))
     )
-
-
-def identities(keyring: Keyring, *, tenant: str, scope: str, key: Key) -> tuple[Identity, ...]:
-    """Give the identity under every secret, newest first: a record of an old secret must still be found (F116)."""
-    return tuple(identity(secret, tenant=tenant, scope=scope, key=key) for secret in keyring)

@@ -60,6 +60,11 @@ class Secret:
         """Give the 32 public bytes by which a store recognises this secret without holding it."""
         return self.sign(Purpose.CHECK, b"nebis/check/1")
 
+    @property
+    def number(self) -> int:
+        """Give a small number (0 to 127) by which a record says which secret its fingerprint was made with."""
+        return self.check_value()[0] & 0x7F
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
@@ -86,6 +91,8 @@ class Keyring:
             raise ConfigError(["The list of secrets is empty; give at least one."])
         if len(set(self.secrets)) != len(self.secrets):
             raise ConfigError(["The same secret is listed twice; list each one once, newest first."])
+        if len({secret.number for secret in self.secrets}) != len(self.secrets):
+            raise ConfigError(["Two of the secrets happen to have the same number; make the newest one anew."])
 
     @classmethod
     def of(cls, *materials: bytes) -> Keyring:
@@ -107,6 +114,17 @@ class Keyring:
 
     def __iter__(self) -> Iterator[Secret]:
         return iter(self.secrets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """What a process works with: the store's own secret, and those of the deployment.
+
+    Identities are made with the store's own, which never changes: rotating the others can then forget no key (F116).
+    """
+
+    identity: Secret
+    keyring: Keyring
 
 
 def _checked(materials: Iterable[tuple[int, bytes]]) -> list[Secret]:

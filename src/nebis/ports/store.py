@@ -91,7 +91,7 @@ class Sweep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretState:
-    """What the store knows of secrets: one it may hold itself, and check values of all that were used."""
+    """What the store knows of secrets: its own, and check values of all that were used."""
 
     generated: bytes | None = field(repr=False)
     check_values: frozenset[bytes] = field(repr=False)
@@ -161,7 +161,7 @@ class Store(Protocol):
         ...
 
     def secrets(self, candidate: bytes | None) -> Flow[SecretState]:
-        """Read what is known of secrets. A `candidate` becomes the generated one if nothing is known at all."""
+        """Read what is known of secrets. A `candidate` becomes the store's own if it has none yet; that one stays."""
         ...
 
     def admit_secret(self, check_value: bytes) -> Flow[None]:

@@ -159,7 +159,7 @@ class MemoryStore:
         """Read what is known of secrets; keep the candidate if nothing is known."""
 
         def act() -> SecretState:
-            if self._generated_secret is None and not self._check_values:
+            if self._generated_secret is None:
                 self._generated_secret = candidate
             return SecretState(generated=self._generated_secret, check_values=self._check_values)
 

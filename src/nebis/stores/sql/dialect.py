@@ -46,6 +46,14 @@ class Statements:
     """Absent for the same reason."""
     lock_schema: Statement | None = None
     """Absent for the same reason."""
+    limit_lock_wait: Statement | None = None
+    """Absent for the same reason."""
+    pause: Statement | None = None
+    """Absent for the same reason."""
+    begin_alone: Statement | None = None
+    """Absent where every change of the schema runs in a transaction."""
+    end_alone: Statement | None = None
+    """Absent for the same reason."""
     wake: Statement | None = None
     """Absent where a store cannot call other processes."""
 

@@ -74,7 +74,7 @@ def _fragment(fragments: Mapping[str, str], name: str) -> str:
 
 
 def _statement(name: str, text: str, schema: str | None) -> Statement:
-    text = _qualified(text, schema)
+    text = qualified(text, schema)
     numbers: dict[str, int] = {}
     for found in _TOKEN.finditer(text):
         if found["parameter"]:
@@ -92,7 +92,8 @@ def _with_parameters(text: str, render: Callable[[str], str]) -> str:
     return _TOKEN.sub(lambda found: render(found["parameter"]) if found["parameter"] else found[0], text)
 
 
-def _qualified(text: str, schema: str | None) -> str:
+def qualified(text: str, schema: str | None) -> str:
+    """Put every `nebis_` relation of a text into the schema."""
     if schema is None:
         return text
     return _RELATION.sub(lambda found: found[0] if found[0].startswith('"') else f'"{schema}".{found[0]}', text)

@@ -39,12 +39,12 @@ class TestSecrets:
 
         assert state.check_values == {CHECK_VALUE, OTHER_CHECK_VALUE}
 
-    def test_nothing_is_generated_where_a_secret_is_already_in_use(self, store: Connection) -> None:
+    def test_the_store_gets_its_own_secret_even_where_others_are_in_use(self, store: Connection) -> None:
         store.run(store.store.admit_secret(CHECK_VALUE))
 
         state = store.run(store.store.secrets(CANDIDATE))
 
-        assert state.generated is None
+        assert state == SecretState(generated=CANDIDATE, check_values=frozenset({CHECK_VALUE}))
 
     def test_the_generated_secret_stays_when_others_are_admitted(self, store: Connection) -> None:
         store.run(store.store.secrets(CANDIDATE))

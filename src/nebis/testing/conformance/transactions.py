@@ -70,7 +70,7 @@ class TestTransactions:
 
         assert held == before
         assert is_same
-        assert isinstance(stage.ask("claim"), Replay)
+        assert isinstance(store.ask(claim(by="second"), now=stage.now), Replay)
 
     def test_nothing_is_held_where_nothing_is(self, store: Connection) -> None:
         with store.transaction() as transaction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
 
 from nebis.core.record import State
@@ -15,10 +16,11 @@ from nebis.testing.modelcheck.engine import Engine
 from nebis.testing.modelcheck.habits import Habit
 from nebis.testing.modelcheck.naming import Naming
 from nebis.testing.modelcheck.plan import Plan
+from nebis.testing.modelcheck.rows import Rows
 from nebis.testing.modelcheck.surroundings import Surroundings
-from nebis.testing.modelcheck.table import Renaming, Table, Transition
+from nebis.testing.modelcheck.table import Face, Renaming, Table, Transition
 from nebis.testing.modelcheck.theorems import Theorems, Violation
-from nebis.testing.modelcheck.world import Cost, Move, Situation
+from nebis.testing.modelcheck.world import ALL_COSTS, NOBODY, Cost, Move, Situation, Turn
 
 BUDGET_BITS = 24
 BUDGET_MASK = (1 << BUDGET_BITS) - 1
@@ -58,17 +60,6 @@ class Result:
         return self.violations[Violation.POISONED]
 
 
-class Step:
-    """All moves of one cost from one situation: as they were made, and later as numbers."""
-
-    __slots__ = ("cost", "raw", "reached")
-
-    def __init__(self, cost: int, raw: list[Situation]) -> None:
-        self.cost = cost
-        self.raw = raw
-        self.reached: tuple[int, ...] = ()
-
-
 class Search:
     """One world, searched breadth first, so that a counterexample is as short as possible."""
 
@@ -82,14 +73,15 @@ class Search:
         self.configuration = configuration
         self.plan = Plan(configuration)
         self.table = Table(self.plan, transition)
-        self._engine = Engine(configuration, self.plan, self.table, habits)
-        self._surroundings = Surroundings(configuration, self.plan, self.table, self._engine, habits)
+        rows = Rows(self.table, habits)
+        self._engine = Engine(configuration, self.plan, rows, habits)
+        self._surroundings = Surroundings(configuration, self.plan, rows, habits)
         self._naming = Naming(self.table, keeps_fences=Habit.FENCES_START_OVER in habits)
         self._theorems = Theorems(self.plan, self.table)
         self.situations: list[Situation] = []
         self._numbers: dict[Situation, int] = {}
         self._violations: list[Violation | None] = []
-        self._steps: list[list[Step] | None] = []
+        self._steps: list[tuple[int, dict[int, tuple[int, ...]]] | None] = []
 
     def run(self, *, limit: int = 10_000_000, until: Violation | None = None) -> Result:
         """Search until everything was seen, the limit was reached, or the wanted violation was found."""
@@ -112,8 +104,13 @@ class Search:
                     break
                 if violation not in NOT_FINAL:
                     continue
-            for cost, reached in self._affordable(number, budget):
-                left = budget if cost < 0 else budget - (1 << (3 * cost))
+            for cost, reached in self._affordable(number, budget).items():
+                if cost < 0:
+                    left = budget
+                elif budget >> (3 * cost) & 7:
+                    left = budget - (1 << (3 * cost))
+                else:
+                    continue
                 result.transitions += len(reached)
                 for following in reached:
                     after = (following << BUDGET_BITS) | left
@@ -131,39 +128,32 @@ class Search:
         result.seconds = perf_counter() - began
         return result
 
-    def moves(self, number: int) -> Iterator[Move]:
+    def moves(self, number: int, payable: int = ALL_COSTS) -> Iterator[Move]:
         """Yield each move from a situation; where it leads is not in canonical form yet."""
         situation = self.situations[number]
-        faces = self.table.faces
-        fence = 1 + max(
-            max(faces[record].fence for record in situation.records),
-            max((attempt.fence for attempt in situation.attempts), default=0),
-            max((message.fence for message in situation.sent), default=0),
-            max((entry.fence for entry in situation.bank), default=0),
-        )
-        name = _next_name(situation, faces_names=[faces[record].names for record in situation.records])
-        yield from self._engine.moves(situation, fence)
-        yield from self._surroundings.moves(situation, name, fence)
+        faces = [self.table.faces[record] for record in situation.records]
+        turn = Turn(situation, _next_name(situation, faces), _next_fence(situation, faces), payable)
+        yield from self._engine.moves(turn)
+        yield from self._surroundings.moves(turn)
 
-    def _affordable(self, number: int, budget: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield where a situation leads, by cost; what nobody can pay for yet is not even given a number."""
-        steps = self._steps[number]
-        if steps is None:
-            steps = self._steps[number] = self._expand(number)
-        for step in steps:
-            if step.cost < 0 or (budget >> (3 * step.cost)) & 7:
-                if step.raw:
-                    numbers = {self._number(self._naming.canonical(situation)[0]) for situation in step.raw}
-                    # A move that changes nothing is none.
-                    step.reached = tuple(sorted(numbers - {number}))
-                    step.raw = []
-                yield step.cost, step.reached
+    def led_to(self, situation: Situation) -> tuple[int, Renaming]:
+        """Return the number of a situation, and how names change on the way there."""
+        canonical, names = self._naming.canonical(situation)
+        return self._number(canonical), names
 
-    def _expand(self, number: int) -> list[Step]:
-        by_cost: dict[int, list[Situation]] = {}
-        for move in self.moves(number):
-            by_cost.setdefault(move.cost, []).append(move.situation)
-        return [Step(cost, raw) for cost, raw in sorted(by_cost.items())]
+    def _affordable(self, number: int, budget: int) -> dict[int, tuple[int, ...]]:
+        """Return where a situation leads, by cost. What nobody could pay for so far is not even worked out."""
+        payable = _payable(budget)
+        known, steps = self._steps[number] or (0, {})
+        if payable & ~known:
+            reached: dict[int, set[int]] = {}
+            for move in self.moves(number, payable | known):
+                if move.cost < 0 or (payable | known) >> move.cost & 1:
+                    reached.setdefault(move.cost, set()).add(self.led_to(move.situation)[0])
+            # A move that changes nothing is none.
+            steps = {int(cost): tuple(sorted(numbers - {number})) for cost, numbers in reached.items()}
+            self._steps[number] = (payable | known, steps)
+        return steps
 
     def _number(self, situation: Situation) -> int:
         number = self._numbers.get(situation)
@@ -179,10 +169,8 @@ class Search:
         saved = [self._is_at_rest(number) or self._steps[number] is None for number in range(len(self.situations))]
         before: list[list[int]] = [[] for _ in saved]
         for number, steps in enumerate(self._steps):
-            for step in steps or ():
-                if step.cost < 0:
-                    for following in step.reached:
-                        before[following].append(number)
+            for following in steps[1].get(Cost.FREE, ()) if steps else ():
+                before[following].append(number)
         waiting = deque(number for number, is_saved in enumerate(saved) if is_saved)
         while waiting:
             for earlier in before[waiting.popleft()]:
@@ -199,14 +187,29 @@ class Search:
         return all(self.table.faces[record].state in WAYS_OUT for record in self.situations[number].records)
 
 
-def _next_name(situation: Situation, faces_names: list[tuple[int, ...]]) -> int:
-    names = [-1]
-    names += [name for mentioned in faces_names for name in mentioned]
-    names += [name for one in situation.attempts for name in (one.name, one.life, one.key)]
-    names += [name for one in situation.sent for name in (one.name, one.life, one.key)]
-    names += [name for ack in situation.acks for name in (ack.body.life, ack.body.author)]
+@cache
+def _payable(budget: int) -> int:
+    """Return one bit for each cost that can be paid, and one more for what is free."""
+    bits = sum(1 << cost for cost in Cost if cost >= 0 and budget >> (3 * cost) & 7)
+    return bits | 1 << len(Cost)
+
+
+def _next_name(situation: Situation, faces: list[Face]) -> int:
+    names = [NOBODY]
+    for face in faces:
+        names += face.names
+    for one in (*situation.attempts, *situation.sent):
+        names += (one.name, one.life, one.key)
+    for ack in situation.acks:
+        names += ack.body[1:]
     names += [entry.key for entry in situation.bank]
     return max(names) + 1
+
+
+def _next_fence(situation: Situation, faces: list[Face]) -> int:
+    fences = [face.fence for face in faces]
+    fences += [one.fence for one in (*situation.attempts, *situation.sent, *situation.bank)]
+    return max(fences) + 1
 
 
 def _path(parents: dict[int, int], state: int) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ class Face(NamedTuple):
     kind: str = ""
     tenant: int = NOBODY
     command: int = NOBODY
-    is_suspended: bool = False
+    has_lapsed: bool = False
     names: tuple[int, ...] = ()
     """Everybody mentioned in the record, in a fixed order."""
 
@@ -149,7 +149,7 @@ class Table:
             kind="" if record.outcome_kind is None else KIND_LETTERS[record.outcome_kind],
             tenant=int(record.tenant),
             command=record.fingerprint[0],
-            is_suspended=record.lease_until == 0,
+            has_lapsed=record.lease_until == 0,
             names=tuple(names),
         )
 

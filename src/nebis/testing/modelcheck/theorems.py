@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from nebis.core.record import State
-from nebis.testing.modelcheck.engine import REFUSED_TO_AN_OWNER
+from nebis.testing.modelcheck.hearing import REFUSED_TO_AN_OWNER
 from nebis.testing.modelcheck.plan import Plan
 from nebis.testing.modelcheck.table import Table
 from nebis.testing.modelcheck.world import Ack, Situation, times_happened

@@ -368,31 +368,59 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 -- at the same moment has to wait for the same lock.
 SELECT pg_advisory_xact_lock(5279152690271)::text;
 
+-- name: limit_lock_wait
+-- A change of a table waits for every transaction that uses it, and all that come later queue behind the change (F115).
+-- So it waits for less than any of them would, and comes back later instead.
+SELECT set_config('lock_timeout', '100ms', true);
+
+-- name: pause
+SELECT pg_sleep(:seconds::float8)::text;
+
+-- name: begin_alone
+-- For what cannot run in a transaction. A lock of the session keeps others out; it ends with the session at the latest.
+-- Nobody queues behind such a statement, so it may wait for as long as it takes.
+SELECT
+    pg_try_advisory_lock(5279152690272),
+    set_config('lock_timeout', '0', false),
+    set_config('statement_timeout', '0', false);
+
+-- name: end_alone
+SELECT
+    pg_advisory_unlock(5279152690272),
+    set_config('lock_timeout', (SELECT reset_val FROM pg_settings WHERE name = 'lock_timeout'), false),
+    set_config('statement_timeout', (SELECT reset_val FROM pg_settings WHERE name = 'statement_timeout'), false);
+
 -- name: has_migration_table
 SELECT to_regclass('nebis_migration') IS NOT NULL;
 
 -- name: create_migration_table
 CREATE TABLE IF NOT EXISTS nebis_migration (
-    name       text   NOT NULL,
-    checksum   text   NOT NULL,
-    applied_at bigint NOT NULL,
+    name        text   NOT NULL,
+    checksum    text   NOT NULL,
+    applied_at  bigint NOT NULL,
+    -- The oldest code that may go on running on this schema, by its newest migration. NULL: only code that has this one.
+    oldest_code text,
     CONSTRAINT migration_name_is_unique PRIMARY KEY (name)
 );
 
 -- name: read_migrations
-SELECT name, checksum
+SELECT name, checksum, oldest_code
 FROM nebis_migration
 ORDER BY name;
 
 -- name: write_migration
-INSERT INTO nebis_migration (name, checksum, applied_at)
-VALUES (:name::text, :checksum::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+INSERT INTO nebis_migration (name, checksum, oldest_code, applied_at)
+VALUES (
+    :name::text,
+    :checksum::text,
+    :oldest_code::text,
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+);
 
 -- name: offer_secret
--- Only where nothing is known of any secret: a second one would forget every key.
+-- The first one stays for good: every identity is made with it.
 INSERT INTO nebis_meta (name, value)
-SELECT 'secret', :candidate::bytea
-WHERE NOT EXISTS (SELECT FROM nebis_meta WHERE name = 'secret' OR starts_with(name, 'secret-check:'))
+VALUES ('secret', :candidate::bytea)
 ON CONFLICT (name) DO NOTHING;
 
 -- name: read_secrets

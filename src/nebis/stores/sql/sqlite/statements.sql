@@ -245,26 +245,28 @@ WHERE type = 'table'
 
 -- name: create_migration_table
 CREATE TABLE IF NOT EXISTS nebis_migration (
-    name       TEXT    NOT NULL,
-    checksum   TEXT    NOT NULL,
-    applied_at INTEGER NOT NULL,
+    name        TEXT    NOT NULL,
+    checksum    TEXT    NOT NULL,
+    applied_at  INTEGER NOT NULL,
+    -- The oldest code that may go on running on this schema, by its newest migration. NULL: only code that has this one.
+    oldest_code TEXT,
     CONSTRAINT migration_name_is_unique PRIMARY KEY (name)
 ) STRICT;
 
 -- name: read_migrations
-SELECT name, checksum
+SELECT name, checksum, oldest_code
 FROM nebis_migration
 ORDER BY name;
 
 -- name: write_migration
-INSERT INTO nebis_migration (name, checksum, applied_at)
-VALUES (:name, :checksum, CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER));
+INSERT INTO nebis_migration (name, checksum, oldest_code, applied_at)
+VALUES (:name, :checksum, :oldest_code, CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER));
 
 -- name: offer_secret
--- Only where nothing is known of any secret: a second one would forget every key.
+-- The first one stays for good: every identity is made with it.
 INSERT INTO nebis_meta (name, value)
-SELECT 'secret', :candidate
-WHERE NOT EXISTS (SELECT 1 FROM nebis_meta WHERE name = 'secret' OR name GLOB 'secret-check:*');
+VALUES ('secret', :candidate)
+ON CONFLICT (name) DO NOTHING;
 
 -- name: read_secrets
 SELECT name, value

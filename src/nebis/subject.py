@@ -1,0 +1,122 @@
+"""What requests are about: a name, a policy, and what makes two of them the same."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nebis.core.fingerprint import FingerprintVersions, Pairs
+from nebis.core.identity import Scope, identity, scope_name
+from nebis.core.keygrammar import Key, parse_key
+from nebis.core.record import Nonce, RecordId
+from nebis.core.secret import Purpose, Secret, Secrets
+from nebis.core.verbs import Claim
+from nebis.errors import KeyMalformed, MisuseError
+from nebis.flows.request import Disposition, Request, classify
+from nebis.keys import weaknesses
+from nebis.policy import Policy, Wait
+
+log = logging.getLogger("nebis")
+
+LONGEST_TENANT = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A kind of request that is protected: an operation, or an endpoint of a web framework."""
+
+    name: str
+    policy: Policy
+    scope: Scope
+    fingerprints: FingerprintVersions
+    classify: Callable[[Exception], Disposition] = classify
+    _warned: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def request(
+        self,
+        secrets: Secrets,
+        *,
+        key: str,
+        tenant: str,
+        command: object,
+        stored_command: bytes | None,
+        encode: Callable[[Any], bytes],
+        encode_rejection: Callable[[Exception], bytes],
+        headers: Pairs = (),
+        query: Pairs = (),
+        api_version: str = "",
+    ) -> Request:
+        """Turn a call into what the engine runs, or raise what is wrong with the request."""
+        parsed = parse_key(key)
+        if len(parsed) < self.policy.shortest_key:
+            raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
+        self._warn_of_weakness(parsed)
+        scope = scope_name(self.scope, operation=self.name)
+        secret = secrets.keyring.newest
+        found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=scope, key=parsed)
+        fingerprints = self.fingerprints.fingerprints(
+            secrets.keyring,
+            operation=self.name,
+            command=command,
+            headers=headers,
+            query=query,
+            api_version=api_version,
+        )
+
+        def claim(record_id: RecordId, nonce: bytes) -> Claim:
+            return Claim(
+                identity=found,
+                record_id=record_id,
+                nonce=Nonce(nonce),
+                tenant=tenant,
+                scope=scope,
+                operation=self.name,
+                key=parsed,
+                fingerprints=fingerprints,
+                mode=self.policy.effects,
+                lease_us=self.policy.lease_us,
+                retention=self.policy.kept,
+                when_expired=self.policy.when_expired,
+                will_wait=isinstance(self.policy.in_flight, Wait),
+                command=stored_command,
+            )
+
+        return Request(
+            claim=claim,
+            policy=self.policy,
+            encode=encode,
+            encode_rejection=encode_rejection,
+            derive_key=lambda record_id, name: effect_key(secret, record_id, name),
+            classify=self.classify,
+        )
+
+    def _warn_of_weakness(self, key: Key) -> None:
+        """Say once per kind and operation that clients send keys that will collide or leak; never which."""
+        for weakness in weaknesses(key):
+            if weakness.code not in self._warned:
+                self._warned.add(weakness.code)
+                log.warning(
+                    "%s: clients send weak idempotency keys (%s): %s", self.name, weakness.code, weakness.advice
+                )
+
+
+def effect_key(secret: Secret, record_id: RecordId, name: str) -> str:
+    """Derive the key under which a downstream knows an effect; stored with the intent and read back from there."""
+    return "nebis-" + secret.sign(Purpose.EFFECT, b"nebis/effect/1", record_id.bytes, name.encode()).hex()[:40]
+
+
+def checked_tenant(tenant: str) -> str:
+    """Return a tenant that can own keys; an empty one would be everybody's (SEC02)."""
+    if not 1 <= len(tenant) <= LONGEST_TENANT or not is_storable(tenant):
+        raise MisuseError(
+            f"A tenant is 1 to {LONGEST_TENANT} characters from verified authentication; "
+            "name one even if there is only one."
+        )
+    return tenant
+
+
+def is_storable(text: str) -> bool:
+    """Tell whether every store keeps this text as it is: some end at a NUL, none keeps half of a surrogate pair."""
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
