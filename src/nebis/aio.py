@@ -22,11 +22,14 @@ from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
 from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.effect import run_effect
-from nebis.flows.execute import execute
-from nebis.flows.request import Disposition, Request, classify
+from nebis.flows.execute import begin, execute
+from nebis.flows.ledger import Ledger
+from nebis.flows.request import Disposition, Ending, Request, classify
+from nebis.flows.settle import settle
 from nebis.flows.single import execute_single
 from nebis.planning import plan_effect
 from nebis.policy import microseconds
+from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
 from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
 from nebis.runtime.single import Single
@@ -140,6 +143,28 @@ class AsyncOperation(Generic[C, R]):
         return answered(self.declaration, ending)
 
 
+class AsyncOpenAttempt:
+    """An attempt that an integration runs by itself: it owns the record until it is settled or abandoned."""
+
+    def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
+        turn.ledger = Ledger(record)
+        self.attempt = AsyncAttempt(record, turn, request)
+        self._record = record
+        self._turn = turn
+        self._request = request
+
+    async def settle(self, end: Returned[Any] | Raised) -> Ending:
+        """Store how it ended, and say what its caller may be told now that the store confirmed it."""
+        try:
+            return await drive_async(settle(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+        finally:
+            await self._turn.close()
+
+    async def abandon(self) -> None:
+        """Let go without a word, as a crash would: the lease decides."""
+        await self._turn.close()
+
+
 class AsyncDeclares(Protocol):
     """What `AsyncNebis.operation` returns: a decorator that keeps the types of the function it is put on."""
 
@@ -189,6 +214,20 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             options=policy,
         )
         return cast("AsyncDeclares", declares)
+
+    async def begin(self, request: Request) -> AsyncOpenAttempt | Ending:
+        """Claim for an integration that runs the work itself; or say how the request ends without running."""
+        world, _ = await self.opened()
+        turn = world.turn()
+        try:
+            begun = await drive_async(begin(request), turn.perform)
+        except BaseException:
+            await turn.close()
+            raise
+        if isinstance(begun, Record):
+            return AsyncOpenAttempt(begun, turn, request)
+        await turn.close()
+        return begun
 
     async def open(self) -> None:
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""

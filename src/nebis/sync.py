@@ -22,11 +22,14 @@ from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive
 from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.effect import run_effect
-from nebis.flows.execute import execute
-from nebis.flows.request import Disposition, Request, classify
+from nebis.flows.execute import begin, execute
+from nebis.flows.ledger import Ledger
+from nebis.flows.request import Disposition, Ending, Request, classify
+from nebis.flows.settle import settle
 from nebis.flows.single import execute_single
 from nebis.planning import plan_effect
 from nebis.policy import microseconds
+from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
 from nebis.runtime.single import Single
@@ -135,6 +138,28 @@ class Operation(Generic[C, R]):
         return answered(self.declaration, ending)
 
 
+class OpenAttempt:
+    """An attempt that an integration runs by itself: it owns the record until it is settled or abandoned."""
+
+    def __init__(self, record: Record, turn: BlockingTurn, request: Request) -> None:
+        turn.ledger = Ledger(record)
+        self.attempt = Attempt(record, turn, request)
+        self._record = record
+        self._turn = turn
+        self._request = request
+
+    def settle(self, end: Returned[Any] | Raised) -> Ending:
+        """Store how it ended, and say what its caller may be told now that the store confirmed it."""
+        try:
+            return drive(settle(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+        finally:
+            self._turn.close()
+
+    def abandon(self) -> None:
+        """Let go without a word, as a crash would: the lease decides."""
+        self._turn.close()
+
+
 class Declares(Protocol):
     """What `Nebis.operation` returns: a decorator that keeps the types of the function it is put on."""
 
@@ -174,6 +199,20 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             options=policy,
         )
         return cast("Declares", declares)
+
+    def begin(self, request: Request) -> OpenAttempt | Ending:
+        """Claim for an integration that runs the work itself; or say how the request ends without running."""
+        world, _ = self.opened()
+        turn = world.turn()
+        try:
+            begun = drive(begin(request), turn.perform)
+        except BaseException:
+            turn.close()
+            raise
+        if isinstance(begun, Record):
+            return OpenAttempt(begun, turn, request)
+        turn.close()
+        return begun
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""

@@ -48,7 +48,7 @@ def text_of(error: BaseException) -> str:
     seen: BaseException | None = error
     while seen is not None:
         shown += [*traceback.format_exception_only(seen), repr(seen), str(seen.args)]
-        seen = seen.__cause__ or seen.__context__
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     return "\n".join(shown)
 
 

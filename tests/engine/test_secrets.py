@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from nebis import ConfigError
+from nebis import ConfigError, KeyReused, StoreUnavailable
 from tests.engine.faces import Face, View, new_name
 
 SECRET, OTHER = "00" * 31 + "01", "00" * 31 + "02"
@@ -46,7 +46,7 @@ def test_secret_of_the_environment_is_the_same_as_one_in_the_code(
 def test_wrong_secret_refuses_to_start(fresh: Callable[..., Face]) -> None:
     fresh(secret=SECRET).open()
 
-    with pytest.raises(ConfigError, match="not the one") as told:
+    with pytest.raises(ConfigError, match="another secret") as told:
         fresh(secret=OTHER).open()
 
     assert OTHER not in str(told.value)
@@ -56,15 +56,36 @@ def test_wrong_secret_refuses_to_start(fresh: Callable[..., Face]) -> None:
 def test_missing_secret_refuses_to_start_on_a_configured_store(fresh: Callable[..., Face]) -> None:
     fresh(secret=SECRET).open()
 
-    with pytest.raises(ConfigError, match="configured secret"):
+    with pytest.raises(ConfigError, match="no secret is configured"):
         fresh().open()
 
 
-def test_configured_secret_refuses_to_start_on_a_store_that_made_its_own(fresh: Callable[..., Face]) -> None:
-    fresh().open()
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, SECRET), (SECRET, f"{OTHER},{SECRET}"), (None, f"{OTHER},{SECRET}")]
+)
+def test_key_is_known_after_the_secret_was_rotated(fresh: Callable[..., Face], before: str | None, after: str) -> None:
+    """F116: a rotation that forgot keys would run everything twice."""
+    runs, name, key = list[str](), new_name(), str(uuid4())
+    fresh(secret=before).operation(counting(runs), name=name)(key=key, command="pay")
+    rotated = fresh(secret=after).operation(counting(runs), name=name)
 
-    with pytest.raises(ConfigError, match="not the one"):
-        fresh(secret=SECRET).open()
+    assert rotated.execute(key=key, command="pay").is_replay
+    with pytest.raises(KeyReused):
+        rotated(key=key, command="refund")
+    assert runs == ["pay"]
+
+
+def test_process_that_does_not_know_the_new_secret_yet_runs_nothing_twice(fresh: Callable[..., Face]) -> None:
+    """A rolling deployment: the old process fails closed on what it cannot compare."""
+    runs, name, key = list[str](), new_name(), str(uuid4())
+    old = fresh(secret=SECRET).operation(counting(runs), name=name)
+    old(key=str(uuid4()), command="warm up")
+    fresh(secret=f"{OTHER},{SECRET}").operation(counting(runs), name=name)(key=key, command="pay")
+
+    with pytest.raises(StoreUnavailable):
+        old(key=key, command="pay")
+
+    assert runs == ["warm up", "pay"]
 
 
 def test_short_secret_is_refused_before_anything_is_written(fresh: Callable[..., Face]) -> None:

@@ -8,14 +8,14 @@ from uuid import UUID
 from nebis import Declared, Disposition, Rejected
 from nebis.core.claiming import first_life
 from nebis.core.record import EffectsMode, Fence, Nonce, OutcomeKind, Record, RecordId, State
-from nebis.core.secret import Keyring
+from nebis.core.secret import Keyring, Secret, Secrets
 from nebis.declaration import Declaration, PolicyOptions, declare, encode_rejection
 from nebis.flows.request import Request
 from nebis.ports.asks import Drawn
 
 NOW = 1_700_000_000_000_000
 LEASE_US = 30_000_000
-KEYRING = Keyring.of(bytes(range(32)))
+SECRETS = Secrets(identity=Secret(bytes(32)), keyring=Keyring.of(bytes(range(32))))
 DRAWN = Drawn(record_id=RecordId(UUID(int=7)), nonce=Nonce(b"n" * 16))
 KEY = "a-key-of-a-test-0001"
 
@@ -44,7 +44,7 @@ def declaration(effects: EffectsMode = Declared, **options: Unpack[PolicyOptions
 
 def request_of(declared: Declaration[Any, Any] | None = None, *, key: str = KEY, command: str = "42 EUR") -> Request:
     """Make a request of a tenant."""
-    return (declared or declaration()).request(KEYRING, key=key, tenant="acct_1", command=command)
+    return (declared or declaration()).call(SECRETS, key=key, tenant="acct_1", command=command)
 
 
 def quick() -> Request:

@@ -14,7 +14,7 @@ import pytest
 from nebis import Declared, InDoubt, Local, Opaque, Rejected, Retryable, Wait
 from nebis.core.answers import Answer, Doubtful, Granted, Intended, Kept, Locked, Refused, Running
 from nebis.core.record import EffectClass, EffectsMode, EffectVerdict, Outcome, OutcomeKind, Record, Resource, State
-from nebis.core.secret import Keyring
+from nebis.core.secret import Secrets
 from nebis.core.verbs import Checkpoint, Complete, Intend
 from nebis.declaration import PolicyOptions
 from nebis.flow import Flow
@@ -281,7 +281,7 @@ def test_dying_while_a_store_is_opened_leaves_one_secret_for_everybody(kind: str
     def opened(name: str) -> BlockingBackend:
         return memory.open_blocking() if kind == "memory" else open_blocking(f"sqlite:///{tmp_path / name}.db")
 
-    def starting(store: BlockingBackend, candidate: int, doom: Doom) -> Keyring:
+    def starting(store: BlockingBackend, candidate: int, doom: Doom) -> Secrets:
         flow = start(store.store, configured=None, candidate=bytes([candidate]) * 32, migrates=True)
         return store.sessions.run(doomed(flow, doom))
 
@@ -296,7 +296,7 @@ def test_dying_while_a_store_is_opened_leaves_one_secret_for_everybody(kind: str
         with pytest.raises(Crash):
             starting(store, 1, Doom(point))
 
-        keyring = starting(store, 2, Doom())
+        secrets = starting(store, 2, Doom())
 
-        assert starting(store, 3, Doom()) == keyring
+        assert starting(store, 3, Doom()) == secrets
         store.sessions.close()

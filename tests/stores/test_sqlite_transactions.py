@@ -85,8 +85,8 @@ def test_a_flow_that_fails_inside_a_transaction_leaves_nothing_of_itself(backend
     statements = sqlite_dialect().statements
 
     def half() -> Flow[None]:
-        yield from Query(statements.write_migration, {"name": "half", "checksum": "x"})
-        yield from Query(statements.write_migration, {"name": "half", "checksum": "x"})
+        yield from Query(statements.write_migration, {"name": "half", "checksum": "x", "oldest_code": None})
+        yield from Query(statements.write_migration, {"name": "half", "checksum": "x", "oldest_code": None})
 
     transaction = begun(backend)
     with pytest.raises(DefiniteFailure):

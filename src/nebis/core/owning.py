@@ -125,7 +125,7 @@ def _intend_known(record: Record, known: Effect, verb: Intend, now: int) -> Step
     return Step(record=reopened, answer=Intended(effect=again), edge=Edge.INTENDED_AGAIN)
 
 
-def checkpoint(found: Record | None, verb: Checkpoint, now: int) -> Step[OwnerAnswer]:
+def checkpoint(found: Record | None, verb: Checkpoint) -> Step[OwnerAnswer]:
     """Store how an effect ended; a late owner in doubt may still do so and ends the doubt."""
     record = _owned(found, verb.ownership, State.IN_PROGRESS, State.IN_DOUBT)
     if isinstance(record, Step):
@@ -148,7 +148,8 @@ def checkpoint(found: Record | None, verb: Checkpoint, now: int) -> Step[OwnerAn
 def is_definite(effect: Effect, verdict: EffectVerdict) -> bool:
     """Tell whether a downstream's word is the last one.
 
-    A downstream that forgets rejections may say no to this call and yes to an earlier one that is still on its way (F063).
+    A downstream that forgets rejections may say no to this call and yes to an earlier one that is still under way
+    (F063).
     """
     forgets = effect.effect_class is EffectClass.SUCCESS_ONLY
     return not (forgets and effect.is_outstanding and verdict is EffectVerdict.REJECTED)
@@ -239,7 +240,7 @@ def suspend(found: Record | None, verb: Suspend, now: int) -> Step[OwnerAnswer]:
     return _kept(suspended, Edge.SUSPENDED)
 
 
-def release(found: Record | None, verb: Release, now: int) -> Step[OwnerAnswer]:
+def release(found: Record | None, verb: Release) -> Step[OwnerAnswer]:
     """Give the key back. Never when dirty, not even from an exception handler (F076)."""
     record = _owned(found, verb.ownership, State.IN_PROGRESS, State.AVAILABLE)
     if isinstance(record, Step):
@@ -251,7 +252,7 @@ def release(found: Record | None, verb: Release, now: int) -> Step[OwnerAnswer]:
     return _kept(changed(record, state=State.AVAILABLE, is_awaited=False), Edge.RELEASED)
 
 
-def withdraw(found: Record | None, verb: Withdraw, now: int) -> Step[OwnerAnswer]:
+def withdraw(found: Record | None, verb: Withdraw) -> Step[OwnerAnswer]:
     """Forget the claim, so that a corrected command may use the key."""
     if found is None:
         return _kept_before(None, Edge.WITHDRAW_REPEATED)
@@ -273,7 +274,7 @@ def doubt(found: Record | None, verb: Doubt, now: int) -> Step[OwnerAnswer]:
     return _kept(into_doubt(record, now, verb.reason), Edge.DOUBTED)
 
 
-def turn_back(found: Record | None, verb: TurnBack, now: int) -> Step[OwnerAnswer]:
+def turn_back(found: Record | None, verb: TurnBack) -> Step[OwnerAnswer]:
     """Keep the rejection and begin to undo; the handler is never called again for this record."""
     record = _owned(found, verb.ownership, State.IN_PROGRESS)
     if isinstance(record, Step):

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from nebis.core.answers import Refusal, Refused
 from nebis.core.record import Record, State
 
-A = TypeVar("A", covariant=True)
+A_co = TypeVar("A_co", covariant=True)
 
 
 class Edge(StrEnum):
@@ -71,11 +71,11 @@ class Edge(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step(Generic[A]):
+class Step(Generic[A_co]):
     """What a verb makes of a record: the next record (None is no record at all) and the answer."""
 
     record: Record | None
-    answer: A
+    answer: A_co
     edge: Edge
 
 

@@ -55,19 +55,19 @@ def transition(record: Record | None, verb: Verb, now: int, fence: Fence) -> Ste
         case Intend():
             return intend(record, verb, now)
         case Checkpoint():
-            return checkpoint(record, verb, now)
+            return checkpoint(record, verb)
         case Complete():
             return complete(record, verb, now)
         case Suspend():
             return suspend(record, verb, now)
         case Release():
-            return release(record, verb, now)
+            return release(record, verb)
         case Withdraw():
-            return withdraw(record, verb, now)
+            return withdraw(record, verb)
         case Doubt():
             return doubt(record, verb, now)
         case TurnBack():
-            return turn_back(record, verb, now)
+            return turn_back(record, verb)
         case Attach():
             return attach(record, verb, now)
         case Resolve():

@@ -36,6 +36,15 @@ from nebis.ports.observer import (
 
 def execute(request: Request) -> Flow[Ending]:
     """Own the record and run the handler outside any transaction of the claim (C2), or answer without running."""
+    begun = yield from begin(request)
+    if not isinstance(begun, Record):
+        return begun
+    end = yield from RunHandler(begun)
+    return (yield from settle(request, begun, end))
+
+
+def begin(request: Request) -> Flow[Record | Ending]:
+    """Come to own the record, which is renewed from now on; or say how the request ends without running."""
     answer = yield from enter(request)
     if isinstance(answer, Locked):
         # A twin's uncommitted single transaction holds the key: whatever it will be, it is not ours to run now.
@@ -45,8 +54,7 @@ def execute(request: Request) -> Flow[Ending]:
         return without_running(answer)
     record = answer.record
     yield from KeepAlive(record, request.policy.lease_us, request.policy.renewal.total_seconds())
-    end = yield from RunHandler(record)
-    return (yield from settle(request, record, end))
+    return record
 
 
 def without_running(answer: Replay | Running | Reused | Doubtful | Gone | Unreadable) -> Ending:

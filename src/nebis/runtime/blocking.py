@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
@@ -70,6 +71,10 @@ class BlockingWorld:
             return drive(flow, turn.perform)
         finally:
             turn.close()
+
+    def turn(self) -> BlockingTurn:
+        """Return a turn for work that is not called by us; whoever takes it closes it."""
+        return BlockingTurn(self, _nobody)
 
     def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
@@ -176,6 +181,12 @@ class BlockingTurn:
         except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
 
+    def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
+        """Say how an attempt ended whose handler we did not call: its own end, or what its transaction stored."""
+        if self.settled is not None and isinstance(end, Returned):
+            return Settled(self.settled)
+        return replace(end, never_asked=self._never_asked())
+
     def _never_asked(self) -> str | None:
         return None if self.ledger is None else self.ledger.never_asked()
 
@@ -216,6 +227,10 @@ class BlockingTurn:
     def tell(self, ask: Tell) -> None:
         """Tell the observers."""
         tell(self._world.observers, ask.event)
+
+
+def _nobody(_record: Record, _turn: BlockingTurn) -> object:
+    raise AssertionError("this turn has no handler of its own")
 
 
 _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {

@@ -7,6 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
@@ -85,6 +86,10 @@ class AsyncWorld:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Retrieved here too: a detached caller will not ask for it.
+
+    def turn(self) -> AsyncTurn:
+        """Return a turn for work that is not called by us; whoever takes it closes it."""
+        return AsyncTurn(self, _nobody)
 
     async def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
@@ -224,6 +229,12 @@ class AsyncTurn:
         except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
 
+    def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
+        """Say how an attempt ended whose handler we did not call: its own end, or what its transaction stored."""
+        if self.settled is not None and isinstance(end, Returned):
+            return Settled(self.settled)
+        return replace(end, never_asked=self._never_asked())
+
     def _never_asked(self) -> str | None:
         return None if self.ledger is None else self.ledger.never_asked()
 
@@ -263,6 +274,10 @@ class AsyncTurn:
 
     async def tell(self, ask: Tell) -> None:
         tell(self._world.observers, ask.event)
+
+
+def _nobody(_record: Record, _turn: AsyncTurn) -> Awaitable[object]:
+    raise AssertionError("this turn has no handler of its own")
 
 
 _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {

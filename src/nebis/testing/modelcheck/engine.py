@@ -147,6 +147,9 @@ class Engine:
             return attempt._replace(at=At.LEAVING, said="release")
         if self._plan.mode is EffectsMode.OPAQUE or not effect_class.may_be_called_again:
             return attempt._replace(at=At.LEAVING, said="doubt")
+        if effect_class is EffectClass.FENCED:
+            # Only a higher fence can stop the call that may still be on its way, and only a successor has one.
+            return attempt._replace(at=At.LEAVING, said="suspend")
         return attempt._replace(at=At.OWNING, again=True)
 
     def _report(self, turn: Turn, attempt: Attempt) -> Iterator[Move]:

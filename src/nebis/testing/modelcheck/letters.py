@@ -104,14 +104,7 @@ class Letters:
                     recoveries_limit=RECOVERIES_LIMIT,
                 )
             case "resolve":
-                return Resolve(
-                    identity=identity,
-                    record_id=record_id_of(message.life),
-                    fence_seen=message.fence,
-                    nonce=nonce_of(message.name),
-                    verdict=self._verdict(message),
-                    retention=RETENTION,
-                )
+                return self._resolve(message)
             case "expire":
                 return Expire(identity=identity)
             case "purge":
@@ -186,9 +179,20 @@ class Letters:
             is_again=message.about.endswith("+"),
         )
 
-    def _verdict(self, message: Message) -> Verdict:
+    def _resolve(self, message: Message) -> Resolve:
         """Return what a resolver says: `about` is its word, then the step that it looked at."""
-        word, _, _ = message.about.partition("/")
+        word, _, step = message.about.partition("/")
+        return Resolve(
+            identity=identity_of(message.tenant),
+            record_id=record_id_of(message.life),
+            fence_seen=message.fence,
+            effect_seen=self._plan.effect_name(step) if step else None,
+            nonce=nonce_of(message.name),
+            verdict=self._verdict(word, message),
+            retention=RETENTION,
+        )
+
+    def _verdict(self, word: str, message: Message) -> Verdict:
         match word:
             case "S" | "R" | "U":
                 body = Body(word, message.life, message.name)

@@ -122,7 +122,7 @@ def _shown(search: Search, situation: Situation, cast: _Cast) -> str:
 def _row(face: Face, cast: _Cast) -> str:
     if face.state is None:
         return "no record"
-    words = f"{face.state.value} (life {cast.name(face.life)}, fence {face.fence}"
+    words = f"{face.state.value} (life {cast.name(face.life)}"
     if face.state is State.IN_PROGRESS:
         words += f", owner {cast.name(face.name)}"
     if face.view.strip("."):

@@ -9,8 +9,8 @@ from nebis.testing.modelcheck import bank
 from nebis.testing.modelcheck.changes import joined, received, sending, with_bank
 from nebis.testing.modelcheck.configurations import Configuration, Transaction
 from nebis.testing.modelcheck.habits import Habit
-from nebis.testing.modelcheck.plan import Plan
 from nebis.testing.modelcheck.hearing import words_of
+from nebis.testing.modelcheck.plan import Plan
 from nebis.testing.modelcheck.rows import NOW, Rows
 from nebis.testing.modelcheck.table import Face, Instant
 from nebis.testing.modelcheck.world import (

@@ -380,9 +380,10 @@ SELECT pg_sleep(:seconds::float8)::text;
 -- For what cannot run in a transaction. A lock of the session keeps others out; it ends with the session at the latest.
 -- Nobody queues behind such a statement, so it may wait for as long as it takes.
 SELECT
-    pg_try_advisory_lock(5279152690272),
-    set_config('lock_timeout', '0', false),
-    set_config('statement_timeout', '0', false);
+    free.is_ours,
+    CASE WHEN free.is_ours THEN set_config('lock_timeout', '0', false) END,
+    CASE WHEN free.is_ours THEN set_config('statement_timeout', '0', false) END
+FROM (SELECT pg_try_advisory_lock(5279152690272) AS is_ours OFFSET 0) AS free;
 
 -- name: end_alone
 SELECT

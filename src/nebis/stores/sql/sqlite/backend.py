@@ -36,7 +36,9 @@ class Opened:
         """Return a transaction on a connection of our own, or on the application's."""
         if target is None:
             return SqliteTransaction(OwnPlace(self._idle, self.sessions))
-        return SqliteTransaction(JoinedPlace(lambda: join_connection(target, self._file, self.journal)))
+        return SqliteTransaction(
+            JoinedPlace(lambda: join_connection(target, self._file, self.journal, self._busy_seconds))
+        )
 
     def async_transaction(self, target: object | None) -> AsyncSqliteTransaction:
         """Return a transaction on a thread of its own, which no connection of the application can be used from."""

@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
 from nebis.errors import ConfigError, MisuseError
 from nebis.flow import Ask
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
 from nebis.stores.sql.sqlite.failures import failure_of, leaves_connection_usable, primary_code
 from nebis.stores.sql.sqlite.journal import GuardedCheckpoints, Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
 
-_SWITCH_RETRY_SECONDS = 0.02
+T = TypeVar("T")
+
+_RETRY_SECONDS = 0.002
+"""How often a busy file is tried again. SQLite's own timeout backs off to a tenth of a second, which a process that
+writes all the time never leaves free: of eight such processes three were starved for five seconds."""
 
 
 class Connection:
     """A connection with its transaction, ours or the application's own; used by one thread at a time."""
 
     def __init__(
-        self, raw: sqlite3.Connection, file: DatabaseFile, checkpoints: GuardedCheckpoints | None = None
+        self,
+        raw: sqlite3.Connection,
+        file: DatabaseFile,
+        busy_seconds: float,
+        checkpoints: GuardedCheckpoints | None = None,
     ) -> None:
         self.raw = raw
+        self._busy_seconds = busy_seconds
         self._file = file
         self._checkpoints = checkpoints
         self._has_begun = False
@@ -71,7 +81,7 @@ class Connection:
 
     def _begin(self) -> None:
         # A deferred transaction that upgrades later fails at once, whatever the timeout (F041).
-        self.raw.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         self._has_begun = True
         # Now that nobody else can move on, the lock must be on the file that everybody else sees (F043).
         self._file.check()
@@ -79,17 +89,19 @@ class Connection:
     def _query(self, query: Query) -> list[Row]:
         self._refuse_if_lost()
         if query.members is None:
-            return self._rows(query.statement, query.shared)
-        return [row for member in query.members for row in self._rows(query.statement, {**query.shared, **member})]
+            return self._execute(query.statement.text, query.shared)
+        text = query.statement.text
+        return [row for member in query.members for row in self._execute(text, {**query.shared, **member})]
 
-    def _rows(self, statement: Statement, values: Mapping[str, object]) -> list[Row]:
+    def _execute(self, text: str, values: Mapping[str, object] = MappingProxyType({})) -> list[Row]:
+        """Run one statement, again and again while the file is busy: a busy statement has done nothing."""
         cursor = self.raw.cursor()
         cursor.row_factory = None  # The application's own connection may make something else of its rows.
-        return cursor.execute(statement.text, _bindable(values)).fetchall()
+        return patiently(self._busy_seconds, lambda: cursor.execute(text, _bindable(values)).fetchall())
 
     def _commit(self) -> None:
         self._refuse_if_lost()
-        self.raw.execute("COMMIT")
+        self._execute("COMMIT")
         self._has_begun = False
 
     def _rollback(self) -> None:
@@ -106,20 +118,20 @@ class Connection:
 def open_connection(file: DatabaseFile, journal: Journal, busy_seconds: float) -> Connection:
     """Open the file, ready for work; raise `ConfigError` for what must be corrected before anything can work."""
     file.check()
-    raw = _connect(file, busy_seconds)
+    raw = _connect(file)
     try:
         _prepare(raw, journal, busy_seconds)
         if journal is not Journal.WAL_GUARDED:
-            return Connection(raw, file)
-        copier = _connect(file, busy_seconds)
+            return Connection(raw, file, busy_seconds)
+        copier = _connect(file)
         _prepare(copier, journal, busy_seconds)
-        return Connection(raw, file, GuardedCheckpoints(raw, copier))
+        return Connection(raw, file, busy_seconds, GuardedCheckpoints(raw, copier))
     except BaseException:
         raw.close()
         raise
 
 
-def join_connection(raw: object, file: DatabaseFile, journal: Journal) -> Connection:
+def join_connection(raw: object, file: DatabaseFile, journal: Journal, busy_seconds: float) -> Connection:
     """Take the application's own connection; raise `MisuseError` unless our promise can be kept on it."""
     if not isinstance(raw, sqlite3.Connection):
         raise MisuseError(f"{type(raw).__name__} is no sqlite3.Connection; hand in one that is open on {file.path}.")
@@ -134,14 +146,14 @@ def join_connection(raw: object, file: DatabaseFile, journal: Journal) -> Connec
         _make_durable(raw, journal)
     except sqlite3.Error as error:
         raise failure_of(error, in_commit=False) from error
-    return Connection(raw, file)
+    return Connection(raw, file, busy_seconds)
 
 
 def _bindable(values: Mapping[str, object]) -> dict[str, Any]:
     return {name: value.bytes if isinstance(value, UUID) else value for name, value in values.items()}
 
 
-def _connect(file: DatabaseFile, busy_seconds: float) -> sqlite3.Connection:
+def _connect(file: DatabaseFile) -> sqlite3.Connection:
     is_new = not file.path.exists()
     # A file that is known must never be created anew: that would be a second, empty memory of the same keys.
     mode = "rw" if file.was_opened else "rwc"
@@ -149,7 +161,7 @@ def _connect(file: DatabaseFile, busy_seconds: float) -> sqlite3.Connection:
         raw = sqlite3.connect(
             f"file:{quote(str(file.path))}?mode={mode}",
             uri=True,
-            timeout=busy_seconds,
+            timeout=0,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -186,18 +198,26 @@ def _make_durable(raw: sqlite3.Connection, journal: Journal) -> None:
 
 
 def _switch_journal(raw: sqlite3.Connection, wanted: str, busy_seconds: float) -> None:
-    """Bring the file into the wanted mode. Of several starters one switches; SQLite does not let the others wait."""
+    """Bring the file into the wanted mode. Of several starters one switches, the others find it done."""
+
+    def switch() -> str:
+        mode: str = raw.execute("PRAGMA journal_mode").fetchone()[0]
+        if mode != wanted:
+            mode = raw.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+        return mode
+
+    found = patiently(busy_seconds, switch)
+    if found != wanted:
+        raise ConfigError([f"the file system does not allow SQLite's journal mode {wanted} (it stays {found})"])
+
+
+def patiently(busy_seconds: float, act: Callable[[], T]) -> T:
+    """Try until the file is not busy, or for so long; then let the caller see that it was."""
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
-            if raw.execute("PRAGMA journal_mode").fetchone()[0] == wanted:
-                return
-            found = raw.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+            return act()
         except sqlite3.OperationalError as error:
             if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                 raise
-            time.sleep(_SWITCH_RETRY_SECONDS)
-            continue
-        if found != wanted:
-            raise ConfigError([f"the file system does not allow SQLite's journal mode {wanted} (it stays {found})"])
-        return
+        time.sleep(_RETRY_SECONDS)
