@@ -11,6 +11,9 @@ import pytest
 
 from tests.tidy.repository import PACKAGE, relative, text_files
 
+# Imported inside the function that meets a class of theirs, which only code that already uses them can hand over.
+MET_ONLY_WHERE_USED = {"core/codec_model.py": {"pydantic", "msgspec"}}
+
 STANDARD_LIBRARY_ONLY = ("core", "flows", "ports", "flow.py", "errors.py", "policy.py", "keys.py")
 
 # Flows ask for these through ports, so that a run can be replayed and a crash put between any two asks.
@@ -49,9 +52,10 @@ def _top(module: str) -> str:
 
 @pytest.mark.parametrize("path", _python_files(*STANDARD_LIBRARY_ONLY), ids=relative)
 def test_the_inner_layers_import_the_standard_library_only(path: Path) -> None:
+    allowed = MET_ONLY_WHERE_USED.get(path.relative_to(PACKAGE).as_posix(), set())
     foreign = {_top(module) for module in _imported_modules(path)} - sys.stdlib_module_names - {"nebis"}
 
-    assert not foreign
+    assert not foreign - allowed
 
 
 @pytest.mark.parametrize("path", _python_files(*WITHOUT_CLOCK_CHANCE_OR_IO), ids=relative)
@@ -80,7 +84,8 @@ def test_importing_nebis_loads_no_third_party_module(module: str) -> None:
     )
     outcome = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
 
-    loaded = {_top(name) for name in json.loads(outcome.stdout)}
+    # The interpreter's own build settings live in a module whose name holds the platform, so that no list has it.
+    loaded = {_top(name) for name in json.loads(outcome.stdout) if not name.startswith("_sysconfigdata")}
 
     assert "nebis" in loaded
     assert not loaded - sys.stdlib_module_names - {"nebis"}
