@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nebis.core.answers import Kept, Locked, Refusal, Refused
-from nebis.core.record import Outcome, Ownership, Record, State
-from nebis.core.verbs import Complete, Doubt
+from nebis.core.record import Effect, Outcome, Ownership, Record, State
+from nebis.core.verbs import Checkpoint, Complete, Doubt
 from nebis.errors import ClaimLost, NotConfirmed, StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
 from nebis.flows.persist import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, send_owned
@@ -21,7 +23,7 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
 )
-from nebis.ports.observer import Completed, DoubtRaised
+from nebis.ports.observer import Completed, DoubtRaised, EffectKnown
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
 
 DOUBT_ENDED_INSIDE = "transaction-ended-inside"
@@ -70,7 +72,35 @@ def not_mine(found: Record | None, ownership: Ownership) -> Refusal | None:
 
 
 def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[None]:
-    """Write the outcome and commit it together with the business rows, or raise; nothing is half done.
+    """Write the outcome and commit it together with the business rows, or raise; nothing is half done."""
+    verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
+    yield from _commit(record, policy, verb, lambda found: found.state is State.COMPLETED)
+    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
+
+
+def commit_step(record: Record, policy: Policy, step: Effect) -> Flow[None]:
+    """Write the checkpoint of a local step and commit it together with the step's rows, or raise."""
+    assert step.verdict is not None
+    assert step.result is not None
+    verb = Checkpoint(
+        ownership=record.ownership,
+        name=step.name,
+        verdict=step.verdict,
+        result=step.result,
+        transactional_digest=step.digest,
+    )
+    yield from _commit(record, policy, verb, lambda found: found.effect(step.name) is not None)
+    yield from Tell(
+        EffectKnown(
+            operation=record.operation, operation_id=str(record.record_id), effect=step.name, verdict=step.verdict
+        )
+    )
+
+
+def _commit(
+    record: Record, policy: Policy, verb: Complete | Checkpoint, has_happened: Callable[[Record], bool]
+) -> Flow[None]:
+    """Write the verb and commit.
 
     Raises `WriteInDoubt` if somebody ended the transaction inside, `ClaimLost` if the record is no longer ours,
     `StoreUnavailable` if it is certain that nothing was committed, `NotConfirmed` if that cannot be learnt in time.
@@ -79,7 +109,6 @@ def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[Non
         yield from TransactionRollback()
         yield from doubt_ended_inside(record, policy)
         raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
-    verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
     try:
         answer = yield from TransactionApply(verb)
         if not isinstance(answer, Kept):
@@ -89,11 +118,10 @@ def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[Non
         yield from TransactionCommit()
     except IndefiniteFailure as failure:
         yield from TransactionRollback()
-        yield from _learn(record, policy, failure)
+        yield from _learn(record, policy, failure, has_happened)
     except DefiniteFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
-    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
 
 
 def doubt_ended_inside(record: Record, policy: Policy) -> Flow[None]:
@@ -106,7 +134,7 @@ def doubt_ended_inside(record: Record, policy: Policy) -> Flow[None]:
         )
 
 
-def _learn(record: Record, policy: Policy, failure: StoreFailure) -> Flow[None]:
+def _learn(record: Record, policy: Policy, failure: StoreFailure, has_happened: Callable[[Record], bool]) -> Flow[None]:
     """Learn what became of a COMMIT whose answer was lost; return if it happened, raise if it did not.
 
     A plain read proves nothing while the old transaction may still be under way. Holding the row does: it ended.
@@ -119,15 +147,17 @@ def _learn(record: Record, policy: Policy, failure: StoreFailure) -> Flow[None]:
         except StoreFailure:
             found = Locked()
         if not isinstance(found, Locked):
-            return _decided(record, found, failure)
+            return _decided(record, found, failure, has_happened)
         yield from Pause(pause_seconds)
         pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
     raise NotConfirmed(failure.detail) from failure
 
 
-def _decided(record: Record, found: Record | None, failure: StoreFailure) -> None:
+def _decided(
+    record: Record, found: Record | None, failure: StoreFailure, has_happened: Callable[[Record], bool]
+) -> None:
     reason = not_mine(found, record.ownership)
-    if reason is Refusal.COMPLETED:
+    if found is not None and reason in (None, Refusal.COMPLETED) and has_happened(found):
         return  # By this very owner: the commit happened, only its answer was lost.
     if reason is None:
         raise StoreUnavailable("the COMMIT was lost on its way and nothing was committed") from failure
