@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, TypeAlias, TypeVar, assert_never
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
 from nebis.core.envelope import unseal
@@ -15,6 +15,7 @@ from nebis.errors import (
     InFlight,
     KeyExpired,
     KeyReused,
+    NebisError,
     NotConfirmed,
     OutcomeUnknown,
     RecordCorrupt,
@@ -29,6 +30,8 @@ R = TypeVar("R")
 
 RETRY_AFTER_BOUND_SECONDS = 2.0
 """Most attempts end long before their lease; whoever comes back a little early is only told again."""
+
+Unanswered: TypeAlias = Running | Reused | Doubtful | Gone | Unreadable | Vanished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,27 +49,34 @@ def answered(declaration: Declaration[C, R], ending: Ending) -> Execution[R]:
         case Finished():
             return _finished(declaration, ending)
         case Failed():
-            raise _failure(ending)
+            raise failure(ending)
+        case _:
+            raise refusal(declaration.name, ending)
+
+
+def refusal(operation: str, ending: Unanswered) -> NebisError:
+    """Return the error that tells a caller why there is no answer, and what to do."""
+    match ending:
         case Running():
             left_seconds = max(0.05, ending.lease_left_us / 1_000_000)
-            raise InFlight(
-                declaration.name,
+            return InFlight(
+                operation,
                 operation_id=str(ending.record.record_id),
                 retry_after_seconds=min(left_seconds, RETRY_AFTER_BOUND_SECONDS),
             )
         case Reused():
-            raise KeyReused(declaration.name)
+            return KeyReused(operation)
         case Doubtful():
-            raise InDoubt(ending.record.doubt_reason or "unknown", operation_id=str(ending.record.record_id))
+            return InDoubt(ending.record.doubt_reason or "unknown", operation_id=str(ending.record.record_id))
         case Gone():
-            raise KeyExpired(declaration.name)
+            return KeyExpired(operation)
         case Unreadable():
-            raise StoreUnavailable(
+            return StoreUnavailable(
                 f"the record was made with fingerprint version {ending.record.fingerprint_version}, "
                 "which this process does not know"
             )
         case Vanished():
-            raise NotConfirmed("another attempt ended this one and its record is no longer there")
+            return NotConfirmed("another attempt ended this one and its record is no longer there")
         case _:
             assert_never(ending)
 
@@ -91,7 +101,7 @@ def _finished(declaration: Declaration[C, R], ending: Finished) -> Execution[R]:
             assert_never(ending.outcome.kind)
 
 
-def _failure(ending: Failed) -> Exception:
+def failure(ending: Failed) -> Exception:
     """Return the handler's own exception, or the doubt that it left behind."""
     if ending.doubt_reason is None:
         return ending.error

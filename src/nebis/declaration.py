@@ -126,7 +126,7 @@ def declare(
     options: PolicyOptions,
 ) -> Declaration[Any, Any]:
     """Check everything about an operation and report all faults at once."""
-    faults = _faults_of_name(name)
+    faults = faults_of_name(name)
     if inspect.iscoroutinefunction(function) is not is_async:
         kind, face = ("a plain", "Nebis") if is_async else ("a coroutine", "AsyncNebis")
         faults.append(f"{function.__qualname__} is {kind} function; declare it on {face}")
@@ -170,7 +170,8 @@ def declare(
     )
 
 
-def _faults_of_name(name: str) -> list[str]:
+def faults_of_name(name: str) -> list[str]:
+    """Return why records cannot be stored under this name."""
     if 1 <= len(name) <= LONGEST_NAME and name.isprintable() and not any(character.isspace() for character in name):
         return []
     return [f"a name has 1 to {LONGEST_NAME} visible characters and never changes, as it is stored with each record"]

@@ -4,7 +4,11 @@ NebisError
 ├── RequestError            change the request
 │   ├── KeyMissing          400
 │   ├── KeyMalformed        400
+│   ├── KeyRepeated         400
+│   ├── HeaderRepeated      400
 │   ├── BodyRefused         400
+│   ├── TenantMissing       401
+│   ├── OperationUnknown    404
 │   ├── BodyTooLarge        413
 │   ├── KeyReused           422
 │   └── KeyExpired          410
@@ -20,7 +24,8 @@ NebisError
 ├── Final                   the answer of this key, for good
 │   ├── Rejected            the operation said no, and says so again on every replay
 │   ├── OutcomeUnknown      nobody could prove the outcome in time
-│   └── ResultUnstorable    the work was done, its result could not be kept
+│   ├── ResultUnstorable    the work was done, its result could not be kept
+│   └── ResourceGone        what the operation made is no longer there to be shown
 ├── Retryable               raised by a handler: nothing happened, run me again
 ├── MisuseError             fix the calling code
 ├── StoreError              page someone
@@ -69,6 +74,26 @@ class KeyMalformed(RequestError):
         super().__init__(f"The idempotency key is malformed: {detail}. Send 1 to 255 visible ASCII characters.")
 
 
+class KeyRepeated(RequestError):
+    """A request with more than one key, of which every proxy on the way may have seen another."""
+
+    code = "key-repeated"
+
+    def __init__(self, header: str) -> None:
+        self.header = header
+        super().__init__(f"{header} was sent more than once, or has a comma; send one key in one header.")
+
+
+class HeaderRepeated(RequestError):
+    """A header that decides who asks for what, sent twice."""
+
+    code = "header-repeated"
+
+    def __init__(self, header: str) -> None:
+        self.header = header
+        super().__init__(f"{header} was sent more than once; send it once.")
+
+
 class BodyRefused(RequestError):
     """A command that has no unambiguous canonical form."""
 
@@ -87,6 +112,24 @@ class BodyTooLarge(RequestError):
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         super().__init__(f"The request body is larger than {limit_bytes} bytes; send a smaller one.")
+
+
+class TenantMissing(RequestError):
+    """A request of nobody: keys belong to a tenant, and anonymous callers never share one by accident (SEC02)."""
+
+    code = "tenant-missing"
+
+    def __init__(self) -> None:
+        super().__init__("Nobody is signed in, and an idempotency key belongs to somebody; authenticate first.")
+
+
+class OperationUnknown(RequestError):
+    """An operation id that is nobody's, or somebody else's: nobody is told which."""
+
+    code = "operation-unknown"
+
+    def __init__(self) -> None:
+        super().__init__("There is no such operation; check the id, or repeat the request with its own key.")
 
 
 class KeyReused(RequestError):
@@ -251,6 +294,15 @@ class ResultUnstorable(Final):
     def __init__(self, detail: str) -> None:
         self.detail = detail
         super().__init__(f"The work was done but its result could not be stored: {detail}. It is never run again.")
+
+
+class ResourceGone(Final):
+    """An answer that is rebuilt from a resource which was deleted since; raised by whoever rebuilds it."""
+
+    code = "resource-gone"
+
+    def __init__(self) -> None:
+        super().__init__("The operation was done, and what it made was deleted since; it is never run again.")
 
 
 class Retryable(NebisError):

@@ -13,7 +13,7 @@ from nebis.core.canonical import canonical
 from nebis.core.codec import Codec, annotations_of, codec_for
 from nebis.core.envelope import seal, unseal
 from nebis.core.plain import plain
-from nebis.core.record import UNDO_PREFIX, Effect, Record
+from nebis.core.record import UNDO_PREFIX, Effect, EffectClass, Record
 from nebis.declaration import encode_rejection
 from nebis.effects import Fenced, Recall, Unrecoverable, class_of, window_us
 from nebis.errors import MisuseError, Rejected, ResultUnstorable
@@ -61,12 +61,6 @@ def plan_effect(
         marks = {KEY_PARAMETER: effect.derived_key, FENCE_PARAMETER: record.fence}
         return call(*positional, **named, **{mark: marks[mark] for mark in passes})
 
-    def encode(value: Any) -> bytes:
-        body = codec.encode(value)
-        if len(body) > limit_bytes:
-            raise ResultUnstorable(f"it has {len(body)} bytes, {limit_bytes} are allowed")
-        return seal(body)
-
     plan = EffectPlan(
         name=name,
         effect_class=class_of(recall),
@@ -74,11 +68,46 @@ def plan_effect(
         digest=digest_of(positional, named),
         recall_us=window_us(recall),
         call=calls,
-        encode=encode,
+        encode=lambda value: _sealed(codec, value, limit_bytes),
         encode_rejection=encode_rejection,
         decode_rejection=lambda stored: _rejection(stored, limit_bytes),
     )
     return PlannedEffect(plan, codec, limit_bytes)
+
+
+def plan_step(
+    request: Request,
+    name: str,
+    call: Callable[..., Any],
+    connection: Callable[[], Any],
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
+    *,
+    returns: object | None,
+) -> PlannedEffect:
+    """Plan one local step: a function of the transaction's connection and plain arguments."""
+    require_name(name)
+    codec = _codec(call, returns)
+    limit_bytes = request.policy.result_limit_bytes
+    positional, named = arguments
+    plan = EffectPlan(
+        name=name,
+        effect_class=EffectClass.TRANSACTIONAL,
+        derived_key="",
+        digest=digest_of(positional, named),
+        recall_us=None,
+        call=lambda _: call(connection(), *positional, **named),
+        encode=lambda value: _sealed(codec, value, limit_bytes),
+        encode_rejection=encode_rejection,
+        decode_rejection=lambda stored: _rejection(stored, limit_bytes),
+    )
+    return PlannedEffect(plan, codec, limit_bytes)
+
+
+def _sealed(codec: Codec[Any], value: Any, limit_bytes: int) -> bytes:
+    body = codec.encode(value)
+    if len(body) > limit_bytes:
+        raise ResultUnstorable(f"it has {len(body)} bytes, {limit_bytes} are allowed")
+    return seal(body)
 
 
 def digest_of(positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:

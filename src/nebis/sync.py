@@ -27,7 +27,8 @@ from nebis.flows.ledger import Ledger
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.settle import settle
 from nebis.flows.single import execute_single
-from nebis.planning import plan_effect
+from nebis.flows.step import run_step
+from nebis.planning import plan_effect, plan_step
 from nebis.policy import microseconds
 from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
@@ -84,6 +85,29 @@ class Attempt(AttemptView):
             self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns
         )
         flow = run_effect(self.record, self._request.policy, self._turn.ledger, planned.plan)
+        return planned.decode(drive(flow, self._turn.perform))
+
+    def step(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        /,
+        *arguments: Any,
+        connection: object | None = None,
+        returns: object | None = None,
+        **named: Any,
+    ) -> Any:
+        """Run a local step once for this record: its rows and its checkpoint commit together; return its result.
+
+        `call` gets the transaction's connection and then the arguments; without `connection=` it is one to the
+        store's own database. With it, reserve, call and settle can be written around external effects.
+        """
+        assert self._turn.ledger is not None
+        planned = plan_step(
+            self._request, name, call, lambda: self._turn.open_connection, (arguments, named), returns=returns
+        )
+        self._turn.target = connection
+        flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
         return planned.decode(drive(flow, self._turn.perform))
 
     def extend_retention(self, span: timedelta) -> None:

@@ -54,7 +54,7 @@ class Transaction(_Finishable):
     def __enter__(self) -> Self:
         """Lock the record and begin, or raise `ClaimLost`."""
         if not self._is_single:
-            self._turn.join(self._target)
+            self._turn.target = self._target
             drive(begin_guarded(self._record, self._request.policy), self._turn.perform)
         return self
 
@@ -96,7 +96,7 @@ class AsyncTransaction(_Finishable):
     async def __aenter__(self) -> Self:
         """Lock the record and begin, or raise `ClaimLost`."""
         if not self._is_single:
-            self._turn.join(self._target)
+            self._turn.target = self._target
             await drive_async(begin_guarded(self._record, self._request.policy), self._turn.perform)
         return self
 

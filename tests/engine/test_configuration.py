@@ -98,7 +98,7 @@ def test_handler_without_annotations_is_refused_with_both_places() -> None:
 def test_handler_of_the_wrong_kind_is_sent_to_the_other_facade() -> None:
     [fault] = faults_of(lambda nebis: nebis.operation("pay", effects=Local)(coroutine))
     with pytest.raises(ConfigError) as told:
-        AsyncNebis("memory://").operation("pay", effects=Local)(pay)  # type: ignore[call-overload]  # The point.
+        AsyncNebis("memory://").operation("pay", effects=Local)(pay)  # type: ignore[arg-type]  # The point.
 
     assert "AsyncNebis" in fault
     [other] = told.value.faults
@@ -127,7 +127,7 @@ def test_all_faults_are_reported_at_once() -> None:
 
 
 def test_handler_that_takes_nothing_is_refused() -> None:
-    faults = faults_of(lambda nebis: nebis.operation("pay", effects=Local)(without_parameters))  # type: ignore[call-overload]  # The point.
+    faults = faults_of(lambda nebis: nebis.operation("pay", effects=Local)(without_parameters))  # type: ignore[arg-type]  # The point.
 
     assert any("must take (command) or (attempt, command)" in fault for fault in faults)
 

@@ -82,16 +82,23 @@ class FaultProxy:
         """Reset every connection, in both directions."""
         self._call(self._reset_all())
 
+    def refuse(self) -> None:
+        """Accept no more connections."""
+        self._call(self._refuse())
+
     def close(self) -> None:
         """Reset every connection and end the proxy."""
-        self._server.close()
-        self._call(self._reset_all())
+        self.refuse()
+        self.reset_all()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
+
+    async def _refuse(self) -> None:
+        self._server.close()
 
     async def _reset_all(self) -> None:
         tasks = list(self._links)

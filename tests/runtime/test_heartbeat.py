@@ -64,7 +64,7 @@ def complete(record: Record) -> Complete:
 
 def test_idle_process_has_neither_thread_nor_connection(beating: Beating) -> None:
     assert beating.connections == 0
-    assert not any(thread.name == "nebis-heartbeat" for thread in threading.enumerate())
+    assert beating.heartbeat._thread is None
 
 
 def test_all_claims_are_renewed_in_one_batch_on_one_connection(beating: Beating) -> None:
@@ -287,6 +287,7 @@ def test_closed_heartbeat_renews_nothing_more(beating: Beating) -> None:
     batches = len(beating.store.batches)
     beating.watch(record)
 
-    assert not any(thread.name == "nebis-heartbeat" for thread in threading.enumerate())
+    assert beating.heartbeat._thread is not None
+    assert not beating.heartbeat._thread.is_alive()
     assert len(beating.store.batches) == batches
     assert beating.store.applied(Renew(ownership=record.ownership, lease_us=LEASE_US)) == Kept()

@@ -9,30 +9,28 @@ import pytest
 from nebis.testing.conformance import Harness
 from nebis.testing.conformance.plugin import stage, store, twin
 from tests.engines.postgres import PostgresServer
-from tests.stores.harnesses import (
-    MemoryHarness,
-    PostgresHarness,
-    SqliteHarness,
-    through_async_psycopg,
-    through_asyncpg,
-    through_psycopg,
-)
+from tests.stores import harnesses
+from tests.stores.harnesses import MemoryHarness, PostgresHarness, SqliteHarness
 
 __all__ = ["stage", "store", "twin"]
 
-OPENINGS = {"psycopg": through_psycopg, "psycopg-async": through_async_psycopg, "asyncpg": through_asyncpg}
-STORES = ("memory", "sqlite", *OPENINGS)
+MEMORY = {"memory": harnesses.memory, "memory-async": harnesses.memory_async}
+SQLITE = {"sqlite": harnesses.sqlite, "sqlite-async": harnesses.sqlite_async}
+POSTGRES = {
+    "psycopg": harnesses.psycopg_blocking,
+    "psycopg-async": harnesses.psycopg_async,
+    "asyncpg": harnesses.asyncpg,
+}
+STORES = (*MEMORY, *SQLITE, *POSTGRES)
 
 
 def make_harness(name: str, request: pytest.FixtureRequest) -> Harness:
-    match name:
-        case "memory":
-            return MemoryHarness()
-        case "sqlite":
-            return SqliteHarness(request.getfixturevalue("tmp_path_factory").mktemp("sqlite"))
-        case _:
-            server: PostgresServer = request.getfixturevalue("postgres_server")
-            return PostgresHarness(server, OPENINGS[name])
+    if name in MEMORY:
+        return MemoryHarness(MEMORY[name])
+    if name in SQLITE:
+        return SqliteHarness(request.getfixturevalue("tmp_path_factory").mktemp("sqlite"), SQLITE[name])
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return PostgresHarness(server, POSTGRES[name])
 
 
 @pytest.fixture(scope="session", params=STORES)

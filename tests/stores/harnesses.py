@@ -14,20 +14,25 @@ import psycopg
 from nebis.flow import Flow
 from nebis.ports.store import AsyncBackend, BlockingSessions
 from nebis.stores.memory import MemoryStore
+from nebis.stores.memory import open_async as open_memory_async
 from nebis.stores.memory import open_blocking as open_memory
 from nebis.stores.sql.postgres.backend import open_async as open_postgres_async
 from nebis.stores.sql.postgres.backend import open_blocking as open_postgres
+from nebis.stores.sql.sqlite.backend import open_async as open_sqlite_async
 from nebis.stores.sql.sqlite.backend import open_blocking as open_sqlite
 from nebis.testing.conformance import Connection, Harness, connection_of, connection_on_private_loop
 from tests.engines.postgres import PostgresServer
 
 T = TypeVar("T")
 
+# Long enough for every race of the suite, short enough for the test that waits until it is over.
+BUSY_SECONDS = 0.5
 EMPTYING = ("DELETE FROM nebis_effect", "DELETE FROM nebis_record", "DELETE FROM nebis_meta WHERE name LIKE 'secret%'")
 
 
 class MemoryHarness(Harness):
-    def __init__(self) -> None:
+    def __init__(self, opening: Callable[[MemoryStore], Connection]) -> None:
+        self._opening = opening
         self._store = MemoryStore()
 
     def fresh(self) -> Connection:
@@ -35,7 +40,7 @@ class MemoryHarness(Harness):
         return self.connect()
 
     def connect(self) -> Connection:
-        return connection_of(open_memory(self._store))
+        return self._opening(self._store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,9 @@ class _DatabaseHarness(Harness):
 class SqliteHarness(_DatabaseHarness):
     locks_single_records = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, opening: Callable[[str], Connection]) -> None:
         self._folder = folder
+        self._opening = opening
         self._numbers = count()
         super().__init__()
 
@@ -97,8 +103,7 @@ class SqliteHarness(_DatabaseHarness):
         return f"sqlite:///{self._folder}/{next(self._numbers)}.db"
 
     def open(self, url: str) -> Connection:
-        # Long enough for every race of the suite, short enough for the test that waits until it is over.
-        return connection_of(open_sqlite(url, busy_seconds=0.5))
+        return self._opening(url)
 
     def empty(self, url: str) -> None:
         connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
@@ -124,18 +129,40 @@ class PostgresHarness(_DatabaseHarness):
                 connection.execute(statement.encode())
 
 
-def through_psycopg(url: str) -> Connection:
+def memory(store: MemoryStore) -> Connection:
+    return connection_of(open_memory(store))
+
+
+def memory_async(store: MemoryStore) -> Connection:
+    async def opening() -> AsyncBackend:
+        return open_memory_async(store)
+
+    return connection_on_private_loop(opening)
+
+
+def sqlite(url: str) -> Connection:
+    return connection_of(open_sqlite(url, busy_seconds=BUSY_SECONDS))
+
+
+def sqlite_async(url: str) -> Connection:
+    async def opening() -> AsyncBackend:
+        return open_sqlite_async(url, busy_seconds=BUSY_SECONDS)
+
+    return connection_on_private_loop(opening)
+
+
+def psycopg_blocking(url: str) -> Connection:
     return connection_of(open_postgres(url))
 
 
-def through_async_psycopg(url: str) -> Connection:
+def psycopg_async(url: str) -> Connection:
     async def opening() -> AsyncBackend:
         return open_postgres_async(url)
 
     return connection_on_private_loop(opening)
 
 
-def through_asyncpg(url: str) -> Connection:
+def asyncpg(url: str) -> Connection:
     async def opening() -> AsyncBackend:
         return open_postgres_async(url.replace("postgresql://", "postgresql+asyncpg://"))
 

@@ -110,7 +110,7 @@ def test_an_altered_migration_is_noticed(opening: tuple[Dialect, Opening]) -> No
     execute(backend, dialect, "UPDATE nebis_migration SET checksum = 'other'")
 
     for flow in (backend.store.verify(), backend.store.migrate()):
-        with pytest.raises(SchemaMismatch, match="0001_record was applied with other contents"):
+        with pytest.raises(SchemaMismatch, match="0001_record.* was applied with other contents"):
             backend.sessions.run(flow)
 
 
@@ -126,7 +126,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(opening: tuple[Dialect, Op
 
     with pytest.raises(SchemaMismatch, match="has no tables"):
         backend.sessions.run(backend.store.verify())
-    assert backend.sessions.run(backend.store.migrate()) == ("0001_record",)
+    assert len(backend.sessions.run(backend.store.migrate())) == len(dialect.migrations)
 
 
 VALID = """INSERT INTO nebis_record (

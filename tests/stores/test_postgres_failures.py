@@ -3,12 +3,11 @@
 import inspect
 from collections.abc import Iterator
 
-import asyncpg  # type: ignore[import-untyped]
 import asyncpg.exceptions  # type: ignore[import-untyped]
 import psycopg
 import psycopg_pool
 import pytest
-from asyncpg.exceptions import _base as asyncpg_base  # type: ignore[import-untyped]
+from asyncpg.exceptions import _base as asyncpg_base
 
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
 from nebis.stores.sql.postgres import asyncpg_failures, psycopg_failures

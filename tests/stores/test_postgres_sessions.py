@@ -51,7 +51,11 @@ def test_members_are_bound_as_one_array_for_each_column(sessions: BlockingSessio
         "INSERT INTO scratch SELECT member.id + :shift::bigint, member.body "
         "FROM unnest(:id::bigint[], :body::bytea[]) AS member (id, body) RETURNING id"
     )
-    members = [{"id": 1, "body": b"\xff"}, {"id": 2**40, "body": None}, {"id": 2, "body": b"", "unused": 1}]
+    members: list[dict[str, object]] = [
+        {"id": 1, "body": b"\xff"},
+        {"id": 2**40, "body": None},
+        {"id": 2, "body": b"", "unused": 1},
+    ]
 
     def flow() -> Flow[list[Row]]:
         return (yield from Query(insert, {"shift": 10}, members))

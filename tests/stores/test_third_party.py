@@ -97,7 +97,7 @@ def test_the_store_of_the_documentation_passes_with_the_command_of_the_documenta
 
 
 def test_a_store_that_checks_and_then_inserts_is_caught(tmp_path: Path) -> None:
-    code, said = run_suite(tmp_path, CHECK_THEN_INSERT, "HastyHarness")
+    code, said = run_suite(tmp_path, CHECK_THEN_INSERT, "HastyHarness", "-k", "TestConcurrency")
 
     assert code == 1, said
     assert "FAILED" in said
@@ -107,7 +107,7 @@ def test_a_store_that_checks_and_then_inserts_is_caught(tmp_path: Path) -> None:
 def test_a_store_whose_unique_index_was_dropped_is_caught(tmp_path: Path, postgres_url: str) -> None:
     def claims(*, is_unguarded: str) -> tuple[int, str]:
         variables = {"UNGUARDED_URL": postgres_url, "UNGUARDED": is_unguarded}
-        return run_suite(tmp_path, WITHOUT_UNIQUE_INDEX, "UnguardedHarness", "-k", "TestClaim", **variables)
+        return run_suite(tmp_path, WITHOUT_UNIQUE_INDEX, "UnguardedHarness", "-k", "TestClaim and key", **variables)
 
     guarded, before = claims(is_unguarded="no")
     unguarded, after = claims(is_unguarded="yes")

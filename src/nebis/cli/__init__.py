@@ -12,7 +12,7 @@ _LIBRARIES_OF_THE_EXTRA = frozenset({"typer", "rich"})
 def main() -> None:
     """Run the command line, or exit with status 2 and say which extra to install."""
     try:
-        from nebis.cli.app import app  # noqa: PLC0415 - a missing library must become advice, not a traceback.
+        from nebis.cli.app import run  # noqa: PLC0415 - a missing library must become advice, not a traceback.
     except ModuleNotFoundError as missing:
         if missing.name not in _LIBRARIES_OF_THE_EXTRA:
             raise
@@ -21,4 +21,4 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    app()
+    sys.exit(run())

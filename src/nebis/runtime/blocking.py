@@ -97,6 +97,8 @@ class BlockingTurn:
 
     def __init__(self, world: BlockingWorld, handler: Handler, single: Single | None = None) -> None:
         self.single = single
+        self.target: object | None = None if single is None else single.target
+        """What the next transaction of this turn joins; None for a connection of ours."""
         self._world = world
         self._handler = handler
         self._watch: Watch | None = None
@@ -123,8 +125,7 @@ class BlockingTurn:
         if self.transaction is not None:
             self.transaction.rollback()
 
-    def join(self, target: object | None) -> BlockingTransaction:
-        """Make the transaction of this turn, on a connection of ours or on the one given."""
+    def _join(self) -> None:
         if self.transaction is not None:
             raise MisuseError("A transaction of this attempt is already open; use that one.")
         backend = self._world.backend
@@ -132,8 +133,7 @@ class BlockingTurn:
             raise MisuseError(
                 f"The {backend.store.capabilities.name} store has no transactions; use PostgreSQL or SQLite."
             )
-        self.transaction = backend.transaction(target)
-        return self.transaction
+        self.transaction = backend.transaction(self.target)
 
     def apply(self, ask: Apply) -> Answer | Locked:
         if self.transaction is not None:
@@ -181,6 +181,11 @@ class BlockingTurn:
         except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
 
+    @property
+    def open_connection(self) -> Any:
+        """Return what the application writes with inside the open transaction."""
+        return self._open().connection
+
     def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
         """Say how an attempt ended whose handler we did not call: its own end, or what its transaction stored."""
         if self.settled is not None and isinstance(end, Returned):
@@ -191,8 +196,7 @@ class BlockingTurn:
         return None if self.ledger is None else self.ledger.never_asked()
 
     def transaction_begin(self, _: TransactionBegin) -> None:
-        if self.single is not None:
-            self.join(self.single.target)
+        self._join()
         self._open().begin()
 
     def transaction_hold(self, ask: TransactionHold) -> Record | Locked | None:

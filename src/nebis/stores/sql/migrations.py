@@ -103,9 +103,13 @@ def survey(dialect: Dialect) -> Flow[Survey]:
     return Survey(applied=tuple(sorted(applied)), missing=missing, newer=tuple(newer))
 
 
-def verify(dialect: Dialect) -> Flow[Survey]:
+def verify(dialect: Dialect) -> Flow[None]:
     """Raise `SchemaMismatch` unless this version of the code can work with the schema."""
-    found = yield from survey(dialect)
+    refuse_unless_complete((yield from survey(dialect)))
+
+
+def refuse_unless_complete(found: Survey) -> None:
+    """Raise `SchemaMismatch` if something is missing that this version of the code needs."""
     if not found.applied:
         raise SchemaMismatch(
             "it has no tables of nebis; run `nebis migrate apply`, or let the application migrate at start"
@@ -113,7 +117,6 @@ def verify(dialect: Dialect) -> Flow[Survey]:
     if found.missing:
         names = ", ".join(migration.name for migration in found.missing)
         raise SchemaMismatch(f"it is older than the code and lacks {names}; run `nebis migrate apply`")
-    return found
 
 
 def migrate(dialect: Dialect) -> Flow[tuple[str, ...]]:

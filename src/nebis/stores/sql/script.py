@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from nebis.stores.sql.dialect import Dialect
 
 
+_HEADING = """\
+-- The schema of nebis. Stop at the first error: every migration is a transaction of its own, so what came before stays,
+-- and `nebis migrate print --pending` prints the rest."""
+
+
 def script(dialect: Dialect, migrations: Sequence[Migration], *, is_new: bool) -> str:
     """Return SQL that applies the migrations and writes down that it did; `is_new` for a database without tables."""
-    blocks: list[str] = []
+    blocks = [_HEADING]
     if is_new:
         opening = [dialect.create_schema] if dialect.create_schema is not None else []
-        blocks.append(_transaction(dialect, *(_text(it) for it in (*opening, dialect.statements.create_migration_table))))
+        blocks.append(
+            _transaction(dialect, *(_text(it) for it in (*opening, dialect.statements.create_migration_table)))
+        )
     for migration in migrations:
         written = _text(dialect.statements.write_migration, _values(migration))
         title = f"-- {migration.name}\n"

@@ -87,7 +87,7 @@ class TestTransactions:
     def test_no_barrier_speaks_while_a_transaction_on_the_key_is_under_way(
         self, harness: Harness, store: Connection
     ) -> None:
-        """A lost COMMIT of a first claim may still arrive: that no record is seen yet proves nothing (F006)."""
+        """A lost COMMIT of a first claim may still arrive: that no record is seen yet proves nothing (F012, F013)."""
         other = harness.connect()
         try:
             with store.transaction() as transaction:

@@ -57,6 +57,43 @@ class Configuration:
         return sum(amount << (3 * cost) for cost, amount in amounts.items())
 
 
-def configurations() -> tuple[Configuration, ...]:
-    """Return the worlds of the published proof."""
-    return ()
+_LOCAL = (EffectClass.TRANSACTIONAL,)
+_TWO_STICKY = (EffectClass.STICKY, EffectClass.STICKY)
+
+CONFIGURATIONS: tuple[Configuration, ...] = (
+    Configuration(name="opaque mode", mode=EffectsMode.OPAQUE, crashes=2, starts=4),
+    Configuration(name="opaque mode, three at once", mode=EffectsMode.OPAQUE, at_once=3, starts=4),
+    Configuration(name="opaque mode, ageing", mode=EffectsMode.OPAQUE, ageings=2),
+    Configuration(name="opaque mode, two tenants", mode=EffectsMode.OPAQUE, tenants=2, late=1),
+    Configuration(name="opaque mode, two commands", mode=EffectsMode.OPAQUE, commands=2, ageings=1),
+    Configuration(name="local, single transaction", mode=EffectsMode.LOCAL, classes=_LOCAL, transaction=Transaction.SINGLE,
+                  starts=6, at_once=3, late=3, ageings=2, tenants=2, commands=2),
+    Configuration(name="local, guarded transaction", mode=EffectsMode.LOCAL, classes=_LOCAL),
+    Configuration(name="local, guarded, three at once", mode=EffectsMode.LOCAL, classes=_LOCAL, at_once=3, late=1),
+    Configuration(name="local, guarded, ageing", mode=EffectsMode.LOCAL, classes=_LOCAL, ageings=1),
+    Configuration(name="local, guarded, two tenants", mode=EffectsMode.LOCAL, classes=_LOCAL, tenants=2, late=1),
+    Configuration(name="transactional step", classes=_LOCAL),
+    Configuration(name="sticky", classes=(EffectClass.STICKY,), starts=2, late=1),
+    Configuration(name="sticky, recall window", classes=(EffectClass.STICKY,), starts=2, late=1, ageings=1, failures=0, has_recall_window=True),
+    Configuration(name="sticky, ageing", classes=(EffectClass.STICKY,), starts=2, late=1, ageings=2, failures=0, rejections=0),
+    Configuration(name="success only", classes=(EffectClass.SUCCESS_ONLY,), starts=2, late=1),
+    Configuration(name="success only, ageing", classes=(EffectClass.SUCCESS_ONLY,), starts=2, late=1, ageings=1, failures=0),
+    Configuration(name="fenced", classes=(EffectClass.FENCED,), starts=2, late=1),
+    Configuration(name="queryable", classes=(EffectClass.QUERYABLE,), starts=2),
+    Configuration(name="queryable, ageing", classes=(EffectClass.QUERYABLE,), starts=2, late=1, ageings=2),
+    Configuration(name="opaque effect", classes=(EffectClass.OPAQUE,), starts=2),
+    Configuration(name="opaque effect, two tenants", classes=(EffectClass.OPAQUE,), starts=2, late=1, tenants=2, failures=0),
+    Configuration(name="two sticky, undo sticky", classes=_TWO_STICKY, undo=EffectClass.STICKY, starts=2, late=1, crashes=0, failures=0),
+    Configuration(name="two queryable, undo queryable", classes=(EffectClass.QUERYABLE, EffectClass.QUERYABLE), undo=EffectClass.QUERYABLE,
+                  starts=2, late=1, failures=0),
+    Configuration(name="success only and opaque, undo sticky", classes=(EffectClass.SUCCESS_ONLY, EffectClass.OPAQUE), undo=EffectClass.STICKY,
+                  starts=2, late=1, crashes=1, failures=0),
+    Configuration(name="local step and fenced, undo local", classes=(EffectClass.TRANSACTIONAL, EffectClass.FENCED), undo=EffectClass.TRANSACTIONAL,
+                  starts=2, late=1, failures=0),
+)
+"""The worlds of the published proof."""
+
+
+def named(name: str) -> Configuration:
+    """Return the world of that name."""
+    return next(configuration for configuration in CONFIGURATIONS if configuration.name == name)

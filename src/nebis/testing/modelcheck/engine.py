@@ -147,7 +147,7 @@ class Engine:
             return attempt._replace(at=At.LEAVING, said="release")
         if self._plan.mode is EffectsMode.OPAQUE or not effect_class.may_be_called_again:
             return attempt._replace(at=At.LEAVING, said="doubt")
-        if effect_class is EffectClass.FENCED:
+        if effect_class is EffectClass.FENCED and Habit.FENCED_CALLED_AGAIN not in self._habits:
             # Only a higher fence can stop the call that may still be on its way, and only a successor has one.
             return attempt._replace(at=At.LEAVING, said="suspend")
         return attempt._replace(at=At.OWNING, again=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -22,6 +23,7 @@ _SCHEMES = {
     "postgresql+asyncpg": Driver.ASYNCPG,
 }
 SCHEMES = tuple(_SCHEMES)
+_STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,10 @@ class Location:
                 ["the location of PostgreSQL must look like postgresql://role:password@host:5432/database"]
             )
         plain = f"postgresql://{rest}"
+        # A password that was not encoded would be taken for a host or a database, and printed as such.
+        before_query = rest.partition("?")[0]
+        if before_query.count("@") > 1 or "@" in before_query.partition("/")[2] or _STRAY_PERCENT.search(before_query):
+            raise ConfigError([UNREADABLE])
         try:
             parts = urlsplit(plain)
         except ValueError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import selectors
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,11 +16,34 @@ from nebis.ports.store import AsyncSessions
 T = TypeVar("T")
 
 
+_selectors: weakref.WeakSet[selectors.BaseSelector] = weakref.WeakSet()
+
+
+def _forget_parent() -> None:
+    """Cut a forked child off from the loops that it inherited (F094).
+
+    It shares their sockets with its parent, and the kernel's list of those that are watched. Were it to tidy up at its
+    own end, asyncpg would say farewell to the server in the parent's name, and the parent's loop would go deaf.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for selector in list(_selectors):
+        for key in list(selector.get_map().values()):
+            os.dup2(nowhere, key.fd)
+        selector.close()
+    os.close(nowhere)
+    _selectors.clear()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
 class PrivateLoop:
     """One daemon thread that runs one event loop until it is closed."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
+        _selectors.add(self._selector)
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -35,6 +60,7 @@ class PrivateLoop:
         try:
             self._loop.run_forever()
         finally:
+            _selectors.discard(self._selector)
             self._loop.close()
 
 

@@ -15,7 +15,13 @@ _WORDS_BY_STATE = {
     "57P03": ("is starting up", "is shutting down", "not yet accepting", "is in recovery mode"),
 }
 _UNKNOWN_HOST = ("could not translate host name", "failed to resolve host", "name or service not known")
-_NOBODY_THERE = ("connection refused", "connect call failed", "no such file or directory", "no route to host", "network is unreachable")
+_NOBODY_THERE = (
+    "connection refused",
+    "connect call failed",
+    "no such file or directory",
+    "no route to host",
+    "network is unreachable",
+)
 
 
 def explain(location: Location, *, sqlstate: str | None, message: str) -> Unreachable:

@@ -36,7 +36,8 @@ SELECT
 _WHO = _who("(SELECT system_identifier FROM pg_control_system())")
 _WHO_WITHOUT_CLUSTER = _who("NULL::bigint")
 
-# The sources are read, since our own sessions see what `_WHO` has just set.
+# The sources are read, since our own sessions see what `_WHO` has just set. A role without pg_monitor sees that
+# standbys are attached, but not how: then only a server without any synchronous one can be judged.
 _WHAT = _fixed(
     "what",
     """
@@ -46,6 +47,18 @@ SELECT
     current_setting('full_page_writes') = 'on',
     (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'),
     current_setting('synchronous_standby_names') <> '',
+    (
+        SELECT count(*)
+        FROM pg_stat_replication AS standby
+        WHERE standby.state IS DISTINCT FROM 'backup'
+            AND (standby.sync_state IN ('async', 'potential') OR current_setting('synchronous_standby_names') = '')
+            AND NOT EXISTS (
+                SELECT
+                FROM pg_replication_slots AS slot
+                WHERE slot.active_pid = standby.pid
+                    AND slot.slot_type = 'logical'
+            )
+    ),
     current_user::text,
     current_database()::text
 """,
@@ -106,14 +119,24 @@ class ServerReport:
     has_full_page_writes: bool
     synchronous_commit: str
     has_synchronous_standby: bool
+    asynchronous_standbys: int
 
     def weaknesses(self) -> tuple[str, ...]:
-        """Return a line for each setting with which this server may forget what it acknowledged."""
+        """Return a line for each way in which this server may forget what it acknowledged."""
+        return (*self.losses(), *self.risks())
+
+    def losses(self) -> tuple[str, ...]:
+        """Return a line for each setting with which a crash of the machine takes records away."""
         lines: list[str] = []
         if not self.has_fsync:
             lines.append("fsync is off: a crash of the machine loses or corrupts records; set fsync = on")
         if not self.has_full_page_writes:
             lines.append("full_page_writes is off: a crash of the machine corrupts records; set full_page_writes = on")
+        return tuple(lines)
+
+    def risks(self) -> tuple[str, ...]:
+        """Return a line for each other way to lose commits: on failover, or those of the application itself."""
+        lines: list[str] = []
         if self.synchronous_commit == "off":
             lines.append(
                 f"synchronous_commit is off for role {self.role!r}: Nebis switches it on for its own transactions, but "
@@ -122,6 +145,11 @@ class ServerReport:
         if self.synchronous_commit == "local" and self.has_synchronous_standby:
             lines.append(
                 f"synchronous_commit is local for role {self.role!r}: a failover loses the last commits; set it to on"
+            )
+        if self.asynchronous_standbys:
+            lines.append(
+                f"asynchronous standbys are attached ({self.asynchronous_standbys}): the promise is void on failover, "
+                "which loses the last commits; name one in synchronous_standby_names and promote no other"
             )
         return tuple(lines)
 
@@ -148,7 +176,8 @@ def inspect(primary: Primary) -> Flow[ServerReport]:
 
 
 def _report(row: Row, primary: Primary) -> ServerReport:
-    version, has_fsync, has_full_page_writes, synchronous_commit, has_synchronous_standby, role, database = row
+    version, has_fsync, has_full_page_writes, synchronous_commit, has_synchronous_standby, *rest = row
+    asynchronous_standbys, role, database = rest
     return ServerReport(
         version=version,
         role=role,
@@ -159,4 +188,5 @@ def _report(row: Row, primary: Primary) -> ServerReport:
         has_full_page_writes=has_full_page_writes,
         synchronous_commit=synchronous_commit,
         has_synchronous_standby=has_synchronous_standby,
+        asynchronous_standbys=asynchronous_standbys,
     )

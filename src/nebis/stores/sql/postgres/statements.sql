@@ -371,7 +371,7 @@ SELECT pg_advisory_xact_lock(5279152690271)::text;
 -- name: limit_lock_wait
 -- A change of a table waits for every transaction that uses it, and all that come later queue behind the change (F115).
 -- So it waits for less than any of them would, and comes back later instead.
-SELECT set_config('lock_timeout', '100ms', true);
+SET LOCAL lock_timeout = '100ms';
 
 -- name: pause
 SELECT pg_sleep(:seconds::float8)::text;
@@ -392,7 +392,9 @@ SELECT
     set_config('statement_timeout', (SELECT reset_val FROM pg_settings WHERE name = 'statement_timeout'), false);
 
 -- name: has_migration_table
-SELECT to_regclass('nebis_migration') IS NOT NULL;
+-- A session remembers that a name did not exist, and waiting for an advisory lock does not make it look again. Reading a
+-- table does, even if it is only the catalogue.
+SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = to_regclass('nebis_migration'));
 
 -- name: create_migration_table
 CREATE TABLE IF NOT EXISTS nebis_migration (
