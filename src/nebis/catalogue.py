@@ -17,6 +17,7 @@ from nebis.flows.request import Disposition
 from nebis.flows.start import start
 from nebis.ports.observer import Observer
 from nebis.ports.store import Store
+from nebis.subject import Subject
 
 
 class Named(Protocol):
@@ -51,6 +52,8 @@ class Catalogue(Generic[O]):
         leaves it to others to expire and purge records.
         """
         self.operations: dict[str, O] = {}
+        self.endpoints: dict[str, Subject] = {}
+        """Endpoints of web frameworks that this store protects, which are no operations of their own."""
         self._location = location
         self._secret = secret
         self._observers = tuple(observers)
@@ -83,14 +86,22 @@ class Catalogue(Generic[O]):
                 classify_error=classify,
                 options=options,
             )
-            if name in self.operations:
-                raise ConfigError(
-                    [f"operation {name!r} is declared twice; give each its own name, as records are stored under it"]
-                )
+            self._require_free(name)
             self.operations[name] = make(declaration, handler)
             return self.operations[name]
 
         return declares
+
+    def protect(self, subject: Subject) -> None:
+        """Register an endpoint, under a name that nothing else has."""
+        self._require_free(subject.name)
+        self.endpoints[subject.name] = subject
+
+    def _require_free(self, name: str) -> None:
+        if name in self.operations or name in self.endpoints:
+            raise ConfigError(
+                [f"operation {name!r} is declared twice; give each its own name, as records are stored under it"]
+            )
 
     def _start(self, store: Store) -> Flow[Secrets]:
         """Return the flow that makes a freshly opened store ready for this process."""

@@ -318,10 +318,11 @@ def test_a_local_step_needs_no_intent_and_dirties_the_record() -> None:
 @pytest.mark.parametrize("effect_class", list(EffectClass))
 @pytest.mark.parametrize("is_outstanding", [True, False])
 @pytest.mark.parametrize("verdict", list(EffectVerdict))
-def test_only_a_rejection_that_downstream_forgets_is_not_the_last_word_f063(
+def test_a_word_about_this_call_is_the_last_one_only_where_no_earlier_call_can_land_f063(
     effect_class: EffectClass, is_outstanding: bool, verdict: EffectVerdict
 ) -> None:
-    proves_nothing = effect_class is EffectClass.SUCCESS_ONLY and is_outstanding and verdict is EffectVerdict.REJECTED
+    forgotten = effect_class is EffectClass.SUCCESS_ONLY and verdict is EffectVerdict.REJECTED
+    proves_nothing = is_outstanding and (forgotten or verdict is EffectVerdict.DID_NOT_HAPPEN)
 
     assert is_definite(called(effect_class, is_outstanding=is_outstanding), verdict) is not proves_nothing
 
@@ -407,6 +408,30 @@ def test_doubt_is_the_owners_to_say(record: Record) -> None:
     assert (after.state, after.is_dirty, after.fence) == (State.IN_DOUBT, True, record.fence)
 
 
+def test_a_call_that_did_not_happen_leaves_the_record_clean_again() -> None:
+    record, edge = kept(dirty(called()), checkpointing(verdict=EffectVerdict.DID_NOT_HAPPEN, result=b""))
+
+    assert edge is Edge.CHECKPOINTED_CLEAN
+    assert not record.is_dirty
+    assert write(record, releasing).edge is Edge.RELEASED
+
+
+def test_a_call_that_did_not_happen_leaves_earlier_effects_as_they_are() -> None:
+    record, edge = kept(
+        dirty(done("reserve"), called()), checkpointing(verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
+    )
+
+    assert edge is Edge.CHECKPOINTED
+    assert record.is_dirty
+
+
+@pytest.mark.parametrize("verb", [releasing, withdrawing])
+def test_a_record_that_is_being_undone_is_not_given_back(verb: OwnerMove) -> None:
+    step = write(running(**UNDOING), verb)
+
+    assert step.answer == Refused(reason=Refusal.UNDOING, found=step.record)
+
+
 def test_turn_back_keeps_the_rejection() -> None:
     record, edge = kept(dirty(done()), turning_back)
 
@@ -428,3 +453,9 @@ def test_attach_only_ever_prolongs_f073(retention: Retention | None, factor: int
     assert edge is Edge.ATTACHED
     assert record.expires_at == NOW + factor * RETENTION.outcome_us
     assert record.forget_at == NOW + factor * (RETENTION.outcome_us + RETENTION.metadata_us)
+
+
+def test_a_local_step_cannot_be_one_that_did_not_happen() -> None:
+    move = checkpointing("reserve", verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"", transactional_digest=DIGEST)
+
+    assert write(running(), move).answer == Refused(reason=Refusal.EFFECT_NOT_OPEN, found=running())

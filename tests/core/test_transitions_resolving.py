@@ -168,3 +168,12 @@ def test_every_kind_of_outcome_can_be_a_verdict() -> None:
     for kind in OutcomeKind:
         record, _ = settle(doubted(), Ended(outcome=Outcome(kind=kind, body=b"")))
         assert record.outcome_kind is kind
+
+
+def test_a_resolver_cannot_pass_off_did_not_happen_as_the_result_of_the_effect_f065() -> None:
+    verdict = EffectKnown(verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
+    record = doubted(called(EffectClass.QUERYABLE))
+
+    step = resolve(record, specimens.resolve(record.ownership, verdict), NOW, NEXT_FENCE)
+
+    assert step.answer == Refused(reason=Refusal.NO_PROOF, found=record)

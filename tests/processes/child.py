@@ -6,9 +6,10 @@ a file that is only ever appended to: a witness that no store can talk into anyt
 
 import json
 import os
-import random
 import sys
+import threading
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,8 +42,8 @@ def wait_for_word() -> str:
     return sys.stdin.readline().strip()
 
 
-def race(url: str, witness_path: str, seed: str, keys: str, answers_path: str) -> None:
-    """Ask for every key, in an order of our own, and write down every answer."""
+def race(url: str, witness_path: str, keys_path: str, answers_path: str) -> None:
+    """Ask for every key of a list, in its order, and write down every answer."""
     witness = Witness(Path(witness_path))
     answers: dict[str, str] = {}
     with Nebis(url) as nebis:
@@ -52,8 +53,7 @@ def race(url: str, witness_path: str, seed: str, keys: str, answers_path: str) -
             witness.ran(command)
             return f"{command} by {os.getpid()} as {attempt.fence}"
 
-        waiting = deque(f"key-of-the-race-{number:05}" for number in range(int(keys)))
-        random.Random(int(seed)).shuffle(waiting)
+        waiting = deque(json.loads(Path(keys_path).read_text()))
         say(ready=True)
         wait_for_word()
         while waiting:
@@ -95,8 +95,6 @@ def attempt(url: str, witness_path: str, key: str, effects: str, lease_seconds: 
 
 def fork(url: str, witness_path: str, children: str) -> None:
     """Use a store, fork while it is open and while an attempt runs, and use it in every process."""
-    import threading
-
     witness = Witness(Path(witness_path))
     inside, may_end = threading.Event(), threading.Event()
     nebis = Nebis(url)
@@ -142,4 +140,5 @@ def _child(nebis: Nebis, number: int, before: str) -> int:
 
 
 if __name__ == "__main__":
-    {"race": race, "attempt": attempt, "fork": fork}[sys.argv[1]](*sys.argv[2:])
+    PARTS: dict[str, Callable[..., None]] = {"race": race, "attempt": attempt, "fork": fork}
+    PARTS[sys.argv[1]](*sys.argv[2:])

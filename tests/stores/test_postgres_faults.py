@@ -284,6 +284,26 @@ def test_no_cancellation_lets_an_answer_reach_somebody_else_f023(
     assert asyncio.run(scenario()) > 30
 
 
+@pytest.mark.parametrize("name", ASYNC_WAYS)
+def test_a_flow_that_is_cancelled_in_a_statement_gives_its_connection_up_f023(name: str, own_url: str) -> None:
+    async def scenario() -> tuple[int, int]:
+        sessions = async_access(name, own_url, max_connections=1)
+        [(before,)] = await sessions.run(ask("SELECT pg_backend_pid()"))
+        caller = asyncio.create_task(sessions.run(ask("SELECT pg_sleep(60)")))
+        await asyncio.to_thread(_wait_until, own_url, SLEEPING)
+        for task in list(sessions._tasks):  # type: ignore[attr-defined]
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        [(after,)] = await sessions.run(ask("SELECT pg_backend_pid()"))
+        await sessions.close()
+        return before, after
+
+    before, after = asyncio.run(scenario())
+
+    assert before != after
+
+
 def test_an_interrupted_thread_gives_its_connection_up_f023(url: str) -> None:
     sessions = WAYS["psycopg"](url, max_connections=1)
     [(before,)] = sessions.run(ask("SELECT pg_backend_pid()"))

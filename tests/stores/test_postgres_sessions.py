@@ -8,8 +8,10 @@ import pytest
 from nebis.errors import MisuseError
 from nebis.flow import Flow
 from nebis.ports.store import BlockingSessions, DefiniteFailure, RowLocked
+from nebis.stores import open_blocking
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
 from nebis.stores.sql.postgres.failures import Unreachable
+from tests.engines.postgres import PostgresServer
 from tests.stores.postgres_ways import WAYS, Way, ask, ask_in_transaction, execute, statement
 
 
@@ -290,3 +292,26 @@ def test_a_connection_that_comes_back_inside_a_transaction_is_not_lent_again_f02
 
     assert first != second
     assert _ids(url) == [1]
+
+
+@pytest.mark.parametrize("server", ["postgres_server", "postgres15_server"])
+def test_the_store_itself_works_through_every_way_on_every_version(
+    way: Way, server: str, request: pytest.FixtureRequest
+) -> None:
+    running: PostgresServer = request.getfixturevalue(server)
+    url = running.create_database()
+    store = open_blocking(url).store
+    sessions = way(url)
+
+    applied = sessions.run(store.migrate())
+    sessions.run(store.verify())
+    counts = sessions.run(store.count())
+    with pytest.raises(DefiniteFailure):
+        sessions.run(ask_in_transaction("INSERT INTO nebis_meta VALUES ('x', 'y')", "SELECT 1/0"))
+    left = sessions.run(ask("SELECT count(*) FROM nebis_meta WHERE name = 'x'"))
+    sessions.close()
+    running.drop_database(url)
+
+    assert applied
+    assert set(counts.by_state.values()) == {0}
+    assert left == [(0,)]

@@ -19,7 +19,7 @@ from nebis.core.answers import (
     TakeOverAnswer,
     Unreadable,
 )
-from nebis.core.record import EffectsMode, Fence, Nonce, Record, State
+from nebis.core.record import EffectsMode, EffectVerdict, Fence, Nonce, Record, State
 from nebis.core.step import Edge, Step, changed, refusal_of_state, refuse
 from nebis.core.verbs import Claim, ExpiredPolicy, TakeOver
 
@@ -188,7 +188,12 @@ def _fresh_attempt(record: Record, verb: Claim, now: int, fence: Fence) -> Recor
 def _resumed(record: Record, nonce: Nonce, lease_until: int, fence: Fence) -> Record:
     """Return the record under a new owner, whose higher fence makes every earlier attempt's write fail (I2)."""
     assert fence > record.fence  # I10: a fence that does not grow would let a zombie in.
-    effects = tuple(replace(effect, is_outstanding=True) if effect.is_open else effect for effect in record.effects)
+    effects = tuple(
+        replace(effect, is_outstanding=True) if effect.is_open else effect
+        for effect in record.effects
+        # Dropped only now, so that a late copy of the last owner's word cannot meet a new intent of the same name.
+        if effect.verdict is not EffectVerdict.DID_NOT_HAPPEN
+    )
     return changed(
         record,
         state=State.IN_PROGRESS,

@@ -139,10 +139,12 @@ def checkpoint(found: Record | None, verb: Checkpoint) -> Step[OwnerAnswer]:
         return refuse(record, Refusal.NAME_USED)
     if not is_definite(known, verb.verdict):
         return refuse(record, Refusal.NOT_DEFINITE)
-    done = replace(known, verdict=verb.verdict, result=verb.result)
+    effects = _with(record, replace(known, verdict=verb.verdict, result=verb.result))
+    is_dirty = record.is_undoing or any(effect.verdict is not EffectVerdict.DID_NOT_HAPPEN for effect in effects)
+    edge = Edge.CHECKPOINTED if is_dirty else Edge.CHECKPOINTED_CLEAN
     if record.state is State.IN_PROGRESS:
-        return _kept(changed(record, effects=_with(record, done)), Edge.CHECKPOINTED)
-    return _kept(out_of_doubt(record, effects=_with(record, done)), Edge.CHECKPOINTED_FROM_DOUBT)
+        return _kept(changed(record, effects=effects, is_dirty=is_dirty), edge)
+    return _kept(out_of_doubt(record, effects=effects, is_dirty=is_dirty), Edge.CHECKPOINTED_FROM_DOUBT)
 
 
 def is_definite(effect: Effect, verdict: EffectVerdict) -> bool:
@@ -151,13 +153,16 @@ def is_definite(effect: Effect, verdict: EffectVerdict) -> bool:
     A downstream that forgets rejections may say no to this call and yes to an earlier one that is still under way
     (F063).
     """
-    forgets = effect.effect_class is EffectClass.SUCCESS_ONLY
-    return not (forgets and effect.is_outstanding and verdict is EffectVerdict.REJECTED)
+    if not effect.is_outstanding or verdict is EffectVerdict.HAPPENED:
+        return True
+    # That this call did not happen says nothing about an earlier one.
+    return verdict is EffectVerdict.REJECTED and effect.effect_class is not EffectClass.SUCCESS_ONLY
 
 
 def _checkpoint_local(record: Record, verb: Checkpoint) -> Step[OwnerAnswer]:
     """Store a local step whose rows commit with this very write, so that it needs no intent."""
-    if verb.transactional_digest is None or record.state is State.IN_DOUBT:
+    is_done = verb.verdict is not EffectVerdict.DID_NOT_HAPPEN
+    if verb.transactional_digest is None or record.state is State.IN_DOUBT or not is_done:
         return refuse(record, Refusal.EFFECT_NOT_OPEN)
     out_of_place = _out_of_place(record, verb.name)
     if out_of_place is not None:
@@ -247,6 +252,8 @@ def release(found: Record | None, verb: Release) -> Step[OwnerAnswer]:
         return record
     if record.state is State.AVAILABLE:
         return _kept_before(record, Edge.RELEASE_REPEATED)
+    if record.is_undoing:
+        return refuse(record, Refusal.UNDOING)
     if record.is_dirty:
         return refuse(record, Refusal.DIRTY)
     return _kept(changed(record, state=State.AVAILABLE, is_awaited=False), Edge.RELEASED)
@@ -259,6 +266,8 @@ def withdraw(found: Record | None, verb: Withdraw) -> Step[OwnerAnswer]:
     record = _owned(found, verb.ownership, State.IN_PROGRESS)
     if isinstance(record, Step):
         return record
+    if record.is_undoing:
+        return refuse(record, Refusal.UNDOING)
     if record.is_dirty:
         return refuse(record, Refusal.DIRTY)
     return _kept(None, Edge.WITHDRAWN)

@@ -68,6 +68,8 @@ class EffectVerdict(StrEnum):
 
     HAPPENED = "happened"
     REJECTED = "rejected"
+    DID_NOT_HAPPEN = "did_not_happen"
+    """The owner's only call of it failed before it could reach the downstream; a successor starts it anew."""
 
 
 UNDO_PREFIX = "undo:"

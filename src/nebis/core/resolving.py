@@ -7,7 +7,7 @@ from typing import assert_never
 
 from nebis.core.answers import Kept, OwnerAnswer, Refusal
 from nebis.core.owning import KEPT, KEPT_BEFORE, ended_with, is_definite, out_of_doubt
-from nebis.core.record import Effect, EffectsMode, Fence, Record, State
+from nebis.core.record import Effect, EffectsMode, EffectVerdict, Fence, Record, State
 from nebis.core.step import Edge, Step, changed, refusal_of_state, refuse
 from nebis.core.verbs import CallAgain, DidNotHappen, EffectKnown, Ended, Resolve
 
@@ -45,6 +45,8 @@ def _effect_known(record: Record, settled: Record, verdict: EffectKnown, now: in
     opened = record.open_effect
     if opened is None:
         return refuse(record, Refusal.EFFECT_NOT_OPEN)
+    if verdict.verdict is EffectVerdict.DID_NOT_HAPPEN:
+        return refuse(record, Refusal.NO_PROOF)
     if not is_definite(opened, verdict.verdict):
         return refuse(record, Refusal.NOT_DEFINITE)
     done = replace(opened, verdict=verdict.verdict, result=verdict.result)
@@ -55,7 +57,11 @@ def _did_not_happen(record: Record, settled: Record, verdict: DidNotHappen, now:
     if verdict.proof is None:
         # "The bank shows nothing now" is no proof: the owner's call may still be on its way.
         return refuse(record, Refusal.NO_PROOF)
-    remaining = tuple(effect for effect in settled.effects if not effect.is_open)
+    remaining = tuple(
+        effect
+        for effect in settled.effects
+        if not effect.is_open and effect.verdict is not EffectVerdict.DID_NOT_HAPPEN
+    )
     if remaining or settled.is_undoing:
         return _goes_on(settled, remaining, now, Edge.RESOLVED_DID_NOT_HAPPEN_GOES_ON)
     available = changed(

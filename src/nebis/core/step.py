@@ -42,6 +42,7 @@ class Edge(StrEnum):
     INTENDED_AGAIN = "intend: open effect called again"
     INTENDED_REPEATED = "intend: repeated"
     CHECKPOINTED = "checkpoint: open effect known"
+    CHECKPOINTED_CLEAN = "checkpoint: nothing happened, clean again"
     CHECKPOINTED_FROM_DOUBT = "checkpoint: late owner ends the doubt"
     CHECKPOINTED_LOCAL = "checkpoint: transactional step"
     CHECKPOINT_REPEATED = "checkpoint: repeated"

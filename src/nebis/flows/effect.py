@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from nebis.core.answers import Intended, Refusal, Refused
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.core.verbs import Checkpoint, Doubt, Intend
-from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable
+from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.ledger import Ledger
 from nebis.flows.persist import send_owned
@@ -58,6 +58,8 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
         ledger.keep(effect)
         end = yield from CallEffect(plan.call, effect)
         if isinstance(end, Raised):
+            if isinstance(end.error, Retryable):
+                yield from _did_not_happen(record, policy, plan)
             if not isinstance(end.error, Rejected):
                 raise end.error
             done = replace(effect, verdict=EffectVerdict.REJECTED, result=plan.encode_rejection(end.error))
@@ -136,6 +138,14 @@ def _checkpoint(record: Record, policy: Policy, plan: EffectPlan, done: Effect) 
     if answer.reason is Refusal.NOT_DEFINITE:
         raise (yield from _in_doubt(record, policy, DOUBT_REJECTION_NOT_DEFINITE))
     raise ClaimLost(record.operation, answer.reason)
+
+
+def _did_not_happen(record: Record, policy: Policy, plan: EffectPlan) -> Flow[None]:
+    """Write down that the call failed before it could reach the downstream, if no earlier call can still land."""
+    verb = Checkpoint(ownership=record.ownership, name=plan.name, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
+    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    if isinstance(answer, Refused) and answer.reason is not Refusal.NOT_DEFINITE:
+        raise ClaimLost(record.operation, answer.reason)
 
 
 def _in_doubt(record: Record, policy: Policy, reason: str) -> Flow[EffectInDoubt]:

@@ -70,6 +70,8 @@ class Finished:
     record_id: RecordId
     outcome: Outcome = field(repr=False)
     is_replay: bool
+    expires_at: int | None = None
+    """When the answer stops being kept, on the store's clock; known once it was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,4 +101,5 @@ def finished(record: Record, *, is_replay: bool) -> Finished:
         record_id=record.record_id,
         outcome=Outcome(kind=record.outcome_kind, body=record.outcome),
         is_replay=is_replay,
+        expires_at=record.expires_at,
     )

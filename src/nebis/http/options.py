@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from nebis.errors import BodyRefused, KeyMissing, TenantMissing
 from nebis.http.headers import HeaderPairs, values
+from nebis.policy import Reject
 
 SHORTEST_PUBLIC_KEY = 16
 """Strangers share one tenant, so that only a key that nobody can guess keeps them apart."""
@@ -52,8 +53,8 @@ class BusinessKey:
 KeyRule: TypeAlias = RequiredKey | OptionalKey | BodyKey | BusinessKey
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accept(Reject):
     """Tell a twin of a running attempt 202, with the place where its status can be read."""
 
 

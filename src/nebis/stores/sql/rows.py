@@ -46,7 +46,11 @@ EFFECT_CLASSES = {
     EffectClass.QUERYABLE: "Q",
     EffectClass.OPAQUE: "O",
 }
-EFFECT_VERDICTS = {EffectVerdict.HAPPENED: "H", EffectVerdict.REJECTED: "R"}
+EFFECT_VERDICTS = {
+    EffectVerdict.HAPPENED: "H",
+    EffectVerdict.REJECTED: "R",
+    EffectVerdict.DID_NOT_HAPPEN: "N",
+}
 
 RECORD_COLUMNS = (
     *("identity", "record_id", "tenant", "scope", "operation", "key", "fingerprint", "fingerprint_version", "mode"),

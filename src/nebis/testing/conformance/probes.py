@@ -107,6 +107,7 @@ _OWNER_VARIANTS: dict[str, OwnerMove] = {
     "intend as queryable, again": intending(effect_class=EffectClass.QUERYABLE, recall_us=None, is_again=True),
     "intend something else": intending("ship", effect_class=EffectClass.FENCED, recall_us=None),
     "intend an undo": intending("undo:charge", derived_key="derived-ü"),
+    "checkpoint that nothing happened": checkpointing(verdict=EffectVerdict.DID_NOT_HAPPEN, result=b""),
     "checkpoint a rejection": checkpointing(verdict=EffectVerdict.REJECTED, result=b"no funds"),
     "checkpoint another result": checkpointing(result=b"charge-2"),
     "checkpoint a local step": checkpointing("reserve", transactional_digest=DIGEST),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nebis.core.record import EffectClass, EffectsMode
@@ -57,39 +57,67 @@ class Configuration:
         return sum(amount << (3 * cost) for cost, amount in amounts.items())
 
 
-_LOCAL = (EffectClass.TRANSACTIONAL,)
-_TWO_STICKY = (EffectClass.STICKY, EffectClass.STICKY)
+def _declared(name: str, *classes: EffectClass, undo: EffectClass | None = None, **budgets: int) -> Configuration:
+    chosen = {"starts": 2, "late": 1} | budgets
+    return Configuration(name=name, classes=classes, undo=undo, **chosen)
+
+
+def _local(name: str, transaction: Transaction = Transaction.GUARDED, **budgets: int) -> Configuration:
+    classes = (EffectClass.TRANSACTIONAL,)
+    return Configuration(name=name, mode=EffectsMode.LOCAL, classes=classes, transaction=transaction, **budgets)
+
+
+def _opaque(name: str, **budgets: int) -> Configuration:
+    return Configuration(name=name, mode=EffectsMode.OPAQUE, **budgets)
+
 
 CONFIGURATIONS: tuple[Configuration, ...] = (
-    Configuration(name="opaque mode", mode=EffectsMode.OPAQUE, crashes=2, starts=4),
-    Configuration(name="opaque mode, three at once", mode=EffectsMode.OPAQUE, at_once=3, starts=4),
-    Configuration(name="opaque mode, ageing", mode=EffectsMode.OPAQUE, ageings=2),
-    Configuration(name="opaque mode, two tenants", mode=EffectsMode.OPAQUE, tenants=2, late=1),
-    Configuration(name="opaque mode, two commands", mode=EffectsMode.OPAQUE, commands=2, ageings=1),
-    Configuration(name="local, single transaction", mode=EffectsMode.LOCAL, classes=_LOCAL, transaction=Transaction.SINGLE,
-                  starts=6, at_once=3, late=3, ageings=2, tenants=2, commands=2),
-    Configuration(name="local, guarded transaction", mode=EffectsMode.LOCAL, classes=_LOCAL),
-    Configuration(name="local, guarded, three at once", mode=EffectsMode.LOCAL, classes=_LOCAL, at_once=3, late=1),
-    Configuration(name="local, guarded, ageing", mode=EffectsMode.LOCAL, classes=_LOCAL, ageings=1),
-    Configuration(name="local, guarded, two tenants", mode=EffectsMode.LOCAL, classes=_LOCAL, tenants=2, late=1),
-    Configuration(name="transactional step", classes=_LOCAL),
-    Configuration(name="sticky", classes=(EffectClass.STICKY,), starts=2, late=1),
-    Configuration(name="sticky, recall window", classes=(EffectClass.STICKY,), starts=2, late=1, ageings=1, failures=0, has_recall_window=True),
-    Configuration(name="sticky, ageing", classes=(EffectClass.STICKY,), starts=2, late=1, ageings=2, failures=0, rejections=0),
-    Configuration(name="success only", classes=(EffectClass.SUCCESS_ONLY,), starts=2, late=1),
-    Configuration(name="success only, ageing", classes=(EffectClass.SUCCESS_ONLY,), starts=2, late=1, ageings=1, failures=0),
-    Configuration(name="fenced", classes=(EffectClass.FENCED,), starts=2, late=1),
-    Configuration(name="queryable", classes=(EffectClass.QUERYABLE,), starts=2),
-    Configuration(name="queryable, ageing", classes=(EffectClass.QUERYABLE,), starts=2, late=1, ageings=2),
-    Configuration(name="opaque effect", classes=(EffectClass.OPAQUE,), starts=2),
-    Configuration(name="opaque effect, two tenants", classes=(EffectClass.OPAQUE,), starts=2, late=1, tenants=2, failures=0),
-    Configuration(name="two sticky, undo sticky", classes=_TWO_STICKY, undo=EffectClass.STICKY, starts=2, late=1, crashes=0, failures=0),
-    Configuration(name="two queryable, undo queryable", classes=(EffectClass.QUERYABLE, EffectClass.QUERYABLE), undo=EffectClass.QUERYABLE,
-                  starts=2, late=1, failures=0),
-    Configuration(name="success only and opaque, undo sticky", classes=(EffectClass.SUCCESS_ONLY, EffectClass.OPAQUE), undo=EffectClass.STICKY,
-                  starts=2, late=1, crashes=1, failures=0),
-    Configuration(name="local step and fenced, undo local", classes=(EffectClass.TRANSACTIONAL, EffectClass.FENCED), undo=EffectClass.TRANSACTIONAL,
-                  starts=2, late=1, failures=0),
+    _opaque("opaque mode", crashes=2),
+    _opaque("opaque mode, three at once", at_once=3, starts=4, late=1),
+    _opaque("opaque mode, ageing", late=1, ageings=2),
+    _opaque("opaque mode, two tenants", tenants=2, late=1, rejections=0),
+    _opaque("opaque mode, two commands", commands=2, late=1),
+    _local("local, single transaction", Transaction.SINGLE, starts=6, at_once=3, late=3, ageings=2, tenants=2, commands=2),
+    _local("local, guarded transaction"),
+    _local("local, guarded, three at once", at_once=3, late=1),
+    _local("local, guarded, ageing", late=1, ageings=1),
+    _local("local, guarded, two tenants", tenants=2, late=1, rejections=0, failures=0),
+    _declared("transactional step", EffectClass.TRANSACTIONAL, late=2),
+    _declared("sticky", EffectClass.STICKY),
+    _declared("sticky, ageing", EffectClass.STICKY, ageings=2, failures=0, rejections=0),
+    replace(
+        _declared("sticky, recall window", EffectClass.STICKY, ageings=1, failures=0, rejections=0),
+        has_recall_window=True,
+    ),
+    _declared("success only", EffectClass.SUCCESS_ONLY),
+    _declared("success only, ageing", EffectClass.SUCCESS_ONLY, ageings=1, failures=0, rejections=0),
+    _declared("fenced", EffectClass.FENCED),
+    _declared("queryable", EffectClass.QUERYABLE, late=2, failures=0),
+    _declared("queryable, ageing", EffectClass.QUERYABLE, ageings=1),
+    _declared("opaque effect", EffectClass.OPAQUE, late=2, failures=0),
+    _declared("opaque effect, two tenants", EffectClass.OPAQUE, tenants=2, failures=0, rejections=0),
+    _declared("two sticky, undo sticky", EffectClass.STICKY, EffectClass.STICKY, undo=EffectClass.STICKY, starts=1),
+    _declared(
+        "two queryable, undo queryable",
+        EffectClass.QUERYABLE,
+        EffectClass.QUERYABLE,
+        undo=EffectClass.QUERYABLE,
+        failures=0,
+    ),
+    _declared(
+        "success only and opaque, undo sticky",
+        EffectClass.SUCCESS_ONLY,
+        EffectClass.OPAQUE,
+        undo=EffectClass.STICKY,
+        starts=1,
+    ),
+    _declared(
+        "local step and fenced, undo local",
+        EffectClass.TRANSACTIONAL,
+        EffectClass.FENCED,
+        undo=EffectClass.TRANSACTIONAL,
+        failures=0,
+    ),
 )
 """The worlds of the published proof."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nebis.core.transitions import transition as core_transition
 from nebis.testing.modelcheck import sabotage
@@ -12,8 +12,21 @@ from nebis.testing.modelcheck.search import Result, Search
 from nebis.testing.modelcheck.table import Transition
 from nebis.testing.modelcheck.theorems import Violation
 
-LIMIT = 60_000
-"""States after which a mutant counts as a survivor; the hardest one is found well before."""
+
+def _small(world: str, **budgets: int) -> Configuration:
+    """Return a world with just the faults that a mistake needs to show: it is found soon, and its story is short."""
+    none = {"starts": 2, "crashes": 0, "late": 0, "rejections": 0, "failures": 0, "ageings": 0, "evidence": 0}
+    return replace(named(world), **(none | budgets))
+
+
+OPAQUE_MODE = _small("opaque mode", late=1, crashes=1)
+OPAQUE_EFFECT = _small("opaque effect", late=1, crashes=1)
+STICKY = _small("sticky", late=1, crashes=1)
+SUCCESS_ONLY = _small("success only", late=1, crashes=1, rejections=1)
+GUARDED = _small("local, guarded transaction", late=1, crashes=1)
+GUARDED_AGEING = _small("local, guarded, ageing", late=1, ageings=1)
+OPAQUE_AGEING = _small("opaque mode, ageing", late=1, ageings=1)
+WITH_UNDO = _small("two sticky, undo sticky", starts=1, crashes=1, rejections=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,134 +34,114 @@ class Mutant:
     """One mistake, the world that shows it, and the verdict."""
 
     name: str
-    world: str
+    world: Configuration
     expected: Violation | None
     transition: Transition = core_transition
     habits: frozenset[Habit] = frozenset()
     reason: str = ""
     """Why a survivor changes nothing that is promised."""
 
-    @property
-    def configuration(self) -> Configuration:
-        """Return the world in which the mutant is looked for."""
-        return named(self.world)
-
     def hunt(self) -> tuple[Search, Result]:
         """Search until the expected verdict is found, or everywhere if none is expected."""
-        search = Search(self.configuration, transition=self.transition, habits=self.habits)
-        limit = LIMIT if self.expected is not None else 10_000_000
-        return search, search.run(limit=limit, until=self.expected)
+        search = Search(self.world, transition=self.transition, habits=self.habits)
+        return search, search.run(until=self.expected)
 
 
-def _habit(name: str, habit: Habit, world: str, expected: Violation) -> Mutant:
+def _habit(name: str, habit: Habit, world: Configuration, expected: Violation) -> Mutant:
     return Mutant(name=name, habits=frozenset({habit}), world=world, expected=expected)
 
 
-def _sabotage(name: str, transition: Transition, world: str, expected: Violation) -> Mutant:
+def _sabotage(name: str, transition: Transition, world: Configuration, expected: Violation) -> Mutant:
     return Mutant(name=name, transition=transition, world=world, expected=expected)
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    _sabotage("blind takeover of dirty opaque", sabotage.blind_takeover, "opaque mode", Violation.DOUBLE_EFFECT),
-    _sabotage("no intent mark", sabotage.no_intent_mark, "opaque effect", Violation.DOUBLE_EFFECT),
-    _sabotage("unguarded intent", sabotage.unguarded_intent, "opaque effect", Violation.DOUBLE_EFFECT),
+    _sabotage("blind takeover of dirty opaque", sabotage.blind_takeover, OPAQUE_MODE, Violation.DOUBLE_EFFECT),
+    _sabotage("no intent mark", sabotage.no_intent_mark, OPAQUE_EFFECT, Violation.DOUBLE_EFFECT),
+    _sabotage("unguarded intent", sabotage.unguarded_intent, OPAQUE_EFFECT, Violation.DOUBLE_EFFECT),
     Mutant(
         name="release when dirty",
         transition=sabotage.release_when_dirty,
         habits=frozenset({Habit.RELEASED_AFTER_TIMEOUT}),
-        world="opaque effect",
+        world=OPAQUE_EFFECT,
         expected=Violation.DOUBLE_EFFECT,
     ),
-    _habit("opaque called again after a timeout", Habit.CALLED_AGAIN_AFTER_TIMEOUT, "opaque effect", Violation.DOUBLE_EFFECT),
-    _habit("derived key per attempt", Habit.KEY_PER_ATTEMPT, "sticky", Violation.DOUBLE_EFFECT),
-    _sabotage("purge of what is not at rest", sabotage.purge_of_anything, "queryable, ageing", Violation.EFFECT_VANISHED),
-    _habit("timeout stored as a rejection", Habit.TIMEOUT_IS_A_REJECTION, "opaque effect", Violation.ACK_ERROR_BUT_EFFECT),
+    _habit("opaque called again after a timeout", Habit.CALLED_AGAIN_AFTER_TIMEOUT, OPAQUE_EFFECT, Violation.DOUBLE_EFFECT),
+    _habit("derived key per attempt", Habit.KEY_PER_ATTEMPT, STICKY, Violation.DOUBLE_EFFECT),
+    _sabotage("purge of what is not at rest", sabotage.purge_of_anything, _small("queryable, ageing", crashes=1, ageings=1), Violation.EFFECT_VANISHED),
+    _habit("timeout stored as a rejection", Habit.TIMEOUT_IS_A_REJECTION, OPAQUE_EFFECT, Violation.ACK_ERROR_BUT_EFFECT),
     _sabotage(
         "success only: rejection after a takeover is definite",
         sabotage.takeover_leaves_nothing_outstanding,
-        "success only",
+        SUCCESS_ONLY,
         Violation.ACK_ERROR_BUT_EFFECT,
     ),
     _sabotage(
         "success only: own timed-out call ignored",
         sabotage.own_timeout_ignored,
-        "success only",
+        SUCCESS_ONLY,
         Violation.ACK_ERROR_BUT_EFFECT,
     ),
     Mutant(
         name="fenced: called again under the same fence",
         transition=sabotage.fenced_called_again,
         habits=frozenset({Habit.FENCED_CALLED_AGAIN}),
-        world="fenced",
+        world=_small("fenced", late=1, rejections=1),
         expected=Violation.ACK_ERROR_BUT_EFFECT,
     ),
-    _habit("answer before COMPLETE", Habit.ACK_BEFORE_COMPLETE, "opaque mode", Violation.ACK_NOT_DURABLE),
-    _habit("loser answers with its own bytes", Habit.LOSER_ACKS_ITS_OWN, "sticky", Violation.ACKS_DIFFER),
-    _sabotage("COMPLETE may overwrite", sabotage.complete_overwrites, "sticky", Violation.ACKS_DIFFER),
+    _habit("answer before COMPLETE", Habit.ACK_BEFORE_COMPLETE, OPAQUE_MODE, Violation.ACK_NOT_DURABLE),
+    _habit("loser answers with its own bytes", Habit.LOSER_ACKS_ITS_OWN, STICKY, Violation.ACKS_DIFFER),
+    _sabotage("COMPLETE may overwrite", sabotage.complete_overwrites, STICKY, Violation.ACKS_DIFFER),
     _habit(
         "transaction run again without reading",
         Habit.COMMIT_RUN_AGAIN_BLINDLY,
-        "local, guarded transaction",
+        GUARDED,
         Violation.DOUBLE_EFFECT,
     ),
     _habit(
         "reading again ignores the record id",
         Habit.READ_AGAIN_IGNORES_LIFE,
-        "local, guarded, ageing",
+        GUARDED_AGEING,
         Violation.ZOMBIE_ABA,
     ),
     Mutant(
         name="fences start over and are the only guard",
         transition=sabotage.fences_start_over,
         habits=frozenset({Habit.FENCES_START_OVER}),
-        world="local, guarded, ageing",
+        world=OPAQUE_AGEING,
         expected=Violation.ZOMBIE_ABA,
     ),
-    _sabotage("old life's owner is not fenced", sabotage.guard_is_the_state, "opaque mode, ageing", Violation.ZOMBIE_ABA),
-    _habit("in doubt without automatic exit", Habit.NO_DEADLINE, "opaque mode", Violation.POISONED),
+    _sabotage("old life's owner is not fenced", sabotage.guard_is_the_state, OPAQUE_AGEING, Violation.ZOMBIE_ABA),
+    _habit("in doubt without automatic exit", Habit.NO_DEADLINE, OPAQUE_MODE, Violation.POISONED),
     _sabotage(
-        "did not happen, without proof", sabotage.absence_needs_no_proof, "queryable", Violation.DOUBLE_EFFECT
+        "did not happen, without proof", sabotage.absence_needs_no_proof, _small("queryable", late=1, evidence=1), Violation.DOUBLE_EFFECT
     ),
     _sabotage(
         "evidence settles whatever effect is open",
         sabotage.evidence_about_anything,
-        "two queryable, undo queryable",
+        _small("two queryable, undo queryable", late=1, crashes=1),
         Violation.ACK_OK_NO_EFFECT,
     ),
-    _sabotage("resolve leaves the old owner in place", sabotage.resolve_keeps_owner, "opaque mode", Violation.ACKS_DIFFER),
-    _habit("undo under a key per attempt", Habit.KEY_PER_ATTEMPT, "two sticky, undo sticky", Violation.DOUBLE_UNDO),
-    _habit("undo skipped", Habit.UNDO_SKIPPED, "two sticky, undo sticky", Violation.ACK_ERROR_BUT_EFFECT),
-    _sabotage("recall window ignored", sabotage.recall_never_ends, "sticky, recall window", Violation.DOUBLE_EFFECT),
-    _sabotage("fingerprint not compared", sabotage.any_command, "opaque mode, two commands", Violation.OTHER_COMMAND),
+    _sabotage("resolve leaves the old owner in place", sabotage.resolve_keeps_owner, OPAQUE_MODE, Violation.ACKS_DIFFER),
+    _habit("undo under a key per attempt", Habit.KEY_PER_ATTEMPT, WITH_UNDO, Violation.DOUBLE_UNDO),
+    _habit("undo skipped", Habit.UNDO_SKIPPED, WITH_UNDO, Violation.ACK_ERROR_BUT_EFFECT),
+    _sabotage("recall window ignored", sabotage.recall_never_ends, _small("sticky, recall window", crashes=1, ageings=1), Violation.DOUBLE_EFFECT),
+    _sabotage("fingerprint not compared", sabotage.any_command, _small("opaque mode, two commands"), Violation.OTHER_COMMAND),
     _habit(
-        "identity without tenant", Habit.IDENTITY_WITHOUT_TENANT, "opaque mode, two tenants", Violation.OTHER_TENANT
+        "identity without tenant", Habit.IDENTITY_WITHOUT_TENANT, _small("opaque mode, two tenants"), Violation.OTHER_TENANT
     ),
     _habit(
         "a claim outlives the retention of its record",
         Habit.CLAIM_OUTLIVES_RETENTION,
-        "opaque mode, ageing",
-        Violation.DOUBLE_EFFECT,
+        OPAQUE_AGEING,
+        Violation.ACK_NOT_DURABLE,
     ),
-    Mutant(
-        name="no fence on COMPLETE (sticky)",
-        transition=sabotage.complete_without_fence,
-        world="sticky, ageing",
-        expected=None,
-        reason="The first writer wins, and an outcome is sent only after every effect has a fenced checkpoint, so any "
-        "attempt's outcome of the same life is true.",
-    ),
-    Mutant(
-        name="no fence on COMPLETE (success only)",
-        transition=sabotage.complete_without_fence,
-        world="success only, ageing",
-        expected=None,
-        reason="A rejection reaches COMPLETE only through a checkpoint, which is fenced and refused while another call is "
-        "outstanding. Where COMPLETE itself carries the rejection, this is a violation.",
-    ),
+    _sabotage("no fence on COMPLETE (sticky)", sabotage.complete_without_fence, STICKY, Violation.ACKS_DIFFER),
+    _sabotage("no fence on COMPLETE (success only)", sabotage.complete_without_fence, SUCCESS_ONLY, Violation.ACKS_DIFFER),
     Mutant(
         name="guard without the record id",
         transition=sabotage.guard_without_record_id,
-        world="local, guarded, ageing",
+        world=GUARDED_AGEING,
         expected=None,
         reason="Fences come from one sequence and are never used again, so a fence already tells one life from another. "
         "The record id guards stores that lose the sequence.",
@@ -156,7 +149,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="claim does not recognise its own nonce",
         transition=sabotage.own_claim_not_recognised,
-        world="opaque mode",
+        world=OPAQUE_MODE,
         expected=None,
         reason="Liveness only: a lone client whose answer was lost is told to wait for its own lease. Nothing happens "
         "twice and nothing is poisoned.",

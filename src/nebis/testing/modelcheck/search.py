@@ -76,8 +76,8 @@ class Search:
         rows = Rows(self.table, habits)
         self._engine = Engine(configuration, self.plan, rows, habits)
         self._surroundings = Surroundings(configuration, self.plan, rows, habits)
-        self._naming = Naming(self.table, keeps_fences=Habit.FENCES_START_OVER in habits)
         self._theorems = Theorems(self.plan, self.table)
+        self._naming = Naming(self.table, self._theorems, keeps_fences=Habit.FENCES_START_OVER in habits)
         self.situations: list[Situation] = []
         self._numbers: dict[Situation, int] = {}
         self._violations: list[Violation | None] = []

@@ -125,6 +125,6 @@ def _row(face: Face, cast: _Cast) -> str:
     words = f"{face.state.value} (life {cast.name(face.life)}"
     if face.state is State.IN_PROGRESS:
         words += f", owner {cast.name(face.name)}"
-    if face.view.strip("."):
+    if len(face.view) > 0 and face.view.strip(".") and not is_opaque:
         words += f", effects {face.view}"
     return words + ")"

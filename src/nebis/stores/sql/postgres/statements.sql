@@ -119,6 +119,7 @@ WITH held AS MATERIALIZED (
     JOIN nebis_record AS record ON {is_owner}
     WHERE record.state = 'P'
         AND NOT record.is_dirty
+        AND record.rejection IS NULL
     FOR NO KEY UPDATE OF record SKIP LOCKED
 )
 UPDATE nebis_record AS record

@@ -75,6 +75,7 @@ SET state = 'A',
 WHERE {is_owner}
     AND state = 'P'
     AND NOT is_dirty
+    AND rejection IS NULL
 RETURNING identity;
 
 -- name: read

@@ -92,7 +92,7 @@ CREATE TABLE nebis_effect (
     CONSTRAINT effect_name_is_unique PRIMARY KEY (record_id, name),
     CONSTRAINT effect_belongs_to_record FOREIGN KEY (record_id) REFERENCES nebis_record (record_id) ON DELETE CASCADE,
     CONSTRAINT effect_class_is_known CHECK (effect_class IN ('T', 'S', 'U', 'F', 'Q', 'O')),
-    CONSTRAINT effect_verdict_is_known CHECK (verdict IN ('H', 'R')),
+    CONSTRAINT effect_verdict_is_known CHECK (verdict IN ('H', 'R', 'N')),
     CONSTRAINT effect_result_iff_known CHECK ((verdict IS NULL) = (result IS NULL)),
     CONSTRAINT effect_ordinal_counts_from_zero CHECK (ordinal >= 0)
 );

@@ -1,0 +1,246 @@
+"""One protected endpoint, apart from its framework: from a request to a claim, from an ending to an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from email.utils import formatdate
+from typing import Any, TypeAlias, assert_never
+
+from nebis.answering import failure, refusal
+from nebis.core.envelope import seal, unseal
+from nebis.core.fingerprint import Pairs
+from nebis.core.record import OutcomeKind
+from nebis.core.secret import Secrets
+from nebis.errors import (
+    InFlight,
+    KeyMissing,
+    NebisError,
+    OutcomeUnknown,
+    RecordCorrupt,
+    Rejected,
+    ResultUnstorable,
+    Retryable,
+    TenantMissing,
+)
+from nebis.flows.request import Ending, Failed, Finished, Request
+from nebis.http.body import json_of
+from nebis.http.exchange import Exchange, Storage, Stored, first_told, freeze, thaw
+from nebis.http.headers import HeaderPairs, key_value, require_once
+from nebis.http.options import (
+    Accept,
+    BodyKey,
+    BusinessKey,
+    KeyRule,
+    OptionalKey,
+    ProxyHeader,
+    Public,
+    Reconstruct,
+    Reference,
+    RequiredKey,
+)
+from nebis.http.problem import accepted, problem
+from nebis.http.verdict import Answered, Binding
+from nebis.http.wire import Wire
+from nebis.ports.asks import Raised, Returned
+from nebis.subject import Subject
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+LARGEST_HEAD_BYTES = 128 * 1024
+"""What an answer may have beside its body when it is read back."""
+
+Tenant: TypeAlias = Callable[..., Any] | Public | ProxyHeader
+
+
+class _Body:
+    """Says that the command is the body itself."""
+
+
+THE_BODY = _Body()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A request, once its framework has read all of it."""
+
+    method: str
+    headers: HeaderPairs = field(repr=False)
+    query: Pairs = field(default=(), repr=False)
+    path: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """The parameters of the path: paying one account is not paying another."""
+    body: bytes = field(default=b"", repr=False)
+    peer: str | None = None
+    command: object = field(default=THE_BODY, repr=False)
+    """The validated command where the framework gives one (F2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """How one endpoint is protected."""
+
+    subject: Subject
+    tenant: Tenant
+    key: KeyRule
+    binding: Binding
+    storage: Storage
+    wire: Wire
+    reconstruct: Reconstruct | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which records of this endpoint are stored."""
+        return self.subject.name
+
+    @property
+    def body_limit_bytes(self) -> int:
+        """Return how large a request may be."""
+        return self.subject.policy.command_limit_bytes
+
+    def prepare(
+        self, secrets: Secrets, incoming: Incoming, tenant: object, *, render: Callable[[Any], Exchange]
+    ) -> Request | None:
+        """Turn a request into what the engine runs; None if it has no key and may run without one.
+
+        Raises a `RequestError`, to be told by `refused`. `render` makes an answer of what an endpoint gives to
+        `tx.finish`.
+        """
+        require_once(incoming.headers)
+        sent = None if self._ignores_header() else key_value(incoming.headers, self.wire.key_header)
+        if sent is None and isinstance(self.key, RequiredKey):
+            raise KeyMissing(self.name)
+        if sent is None and isinstance(self.key, OptionalKey):
+            return None
+        if not isinstance(tenant, str) or not tenant:
+            raise TenantMissing
+        tree = json_of(incoming.body, incoming.headers, limit_bytes=self.body_limit_bytes)
+        command = tree if incoming.command is THE_BODY else incoming.command
+        return self.subject.request(
+            secrets,
+            key=sent if sent is not None else self._made_key(tree, command),
+            tenant=tenant,
+            command={"path": dict(incoming.path), "body": command},
+            stored_command=None,
+            encode=lambda value: self._encode(value, render),
+            encode_rejection=self._encode_rejection,
+            headers=incoming.headers,
+            query=incoming.query,
+        )
+
+    def _ignores_header(self) -> bool:
+        return isinstance(self.key, BodyKey) or (isinstance(self.key, BusinessKey) and self.key.always)
+
+    def _made_key(self, tree: object, command: object) -> str:
+        match self.key:
+            case BodyKey():
+                return self.key.read(tree, self.name)
+            case BusinessKey():
+                return self.key.of(command)
+            case RequiredKey() | OptionalKey():
+                raise KeyMissing(self.name)
+            case _:
+                assert_never(self.key)
+
+    def given_tenant(self, incoming: Incoming) -> str | None:
+        """Return the tenant where no function of the application is needed for it, or None if one is."""
+        match self.tenant:
+            case Public():
+                return self.tenant.name
+            case ProxyHeader():
+                return self.tenant.read(incoming.peer, incoming.headers)
+            case _:
+                return None
+
+    def ended(
+        self, exchange: Exchange, *, error: Exception | None = None, is_own: bool = True
+    ) -> Returned[Any] | Raised:
+        """Say how an attempt ended whose framework rendered an answer, of the endpoint or of its exception."""
+        if error is None and is_own and exchange.status < 400:
+            return Returned(exchange)
+        return Raised(Answered(exchange, error, is_own=is_own))
+
+    def answer(self, ending: Ending, *, tenant: str, live: Exchange | None = None) -> Exchange | Reference:
+        """Say what the caller gets; raise the endpoint's own exception where there is nothing else to tell.
+
+        `live` is what the framework rendered for this very attempt. A `Reference` has to be rebuilt, then `rebuilt`.
+        """
+        match ending:
+            case Finished():
+                return self._finished(ending, tenant, live)
+            case Failed():
+                return self._failed(failure(ending))
+            case _:
+                return self.refused(refusal(self.name, ending))
+
+    def refused(self, error: NebisError) -> Exchange:
+        """Render an error as a problem, or raise it if it is a mistake of the application."""
+        if isinstance(error, InFlight) and isinstance(self.subject.policy.in_flight, Accept):
+            return accepted(error, self.wire)
+        rendered = problem(error, self.wire)
+        if rendered is None:
+            raise error
+        return rendered
+
+    def rebuilt(self, exchange: Exchange) -> Exchange:
+        """Mark an answer that was rebuilt from its resource."""
+        return exchange.with_headers((self.wire.replayed_header, "true"), ("cache-control", "no-store"))
+
+    def _finished(self, ending: Finished, tenant: str, live: Exchange | None) -> Exchange | Reference:
+        kind = ending.outcome.kind
+        if kind is OutcomeKind.UNKNOWN:
+            return self.refused(OutcomeUnknown(self.name, str(ending.record_id)))
+        try:
+            stored = self._thawed(ending.outcome.body)
+        except RecordCorrupt as error:
+            return self.refused(error)
+        if not ending.is_replay:
+            is_live = live is not None and kind is not OutcomeKind.UNSTORABLE
+            return first_told(live, stored, self.storage) if live is not None and is_live else stored.exchange
+        if stored.reference is not None and self.reconstruct is not None:
+            return Reference(id=stored.reference, schema=stored.schema or "", tenant=tenant)
+        return self._replayed(stored.exchange, ending)
+
+    def _replayed(self, exchange: Exchange, ending: Finished) -> Exchange:
+        marks = [(self.wire.replayed_header, "true")]
+        if self.wire.expires_header is not None and ending.expires_at is not None:
+            marks.append((self.wire.expires_header, formatdate(ending.expires_at / 1_000_000, usegmt=True)))
+        return exchange.with_headers(*marks)
+
+    def _failed(self, error: Exception) -> Exchange:
+        if isinstance(error, Answered):
+            # Whatever failed after the endpoint, its transaction did not commit: nobody may be told that it did.
+            is_success = error.exchange.status < 400
+            return self.refused(Retryable("the answer could not be kept")) if is_success else error.exchange
+        if not isinstance(error, NebisError):
+            raise error
+        return self.refused(error)
+
+    def _encode(self, value: Any, render: Callable[[Any], Exchange]) -> bytes:
+        try:
+            exchange = value if isinstance(value, Exchange) else render(value)
+            reference = self.reconstruct.refer(json.loads(exchange.body)) if self.reconstruct is not None else None
+            return seal(freeze(exchange, self.storage, reference=reference))
+        except ResultUnstorable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the work is done: whatever goes wrong now, it never runs again (O6).
+            raise ResultUnstorable(f"rendering it raised {type(error).__name__}") from None
+
+    def _encode_rejection(self, error: Exception) -> bytes:
+        """Render a refusal, or an answer that could not be kept; it always has some form."""
+        # A refusal keeps its body where successes do not: it holds no secret, and a client needs to know the reason.
+        storage = replace(self.storage, has_body=True)
+        try:
+            return seal(freeze(self._refusal(error), storage))
+        except ResultUnstorable as unstorable:
+            return seal(freeze(self.refused(unstorable), replace(storage, limit_bytes=LARGEST_HEAD_BYTES)))
+
+    def _refusal(self, error: Exception) -> Exchange:
+        if isinstance(error, Answered):
+            return error.exchange
+        # Of an exception that says nothing to callers only the type is told: the rest may be somebody's data (SEC24).
+        known = error if isinstance(error, Rejected | ResultUnstorable) else Rejected(type(error).__name__)
+        return self.refused(known)
+
+    def _thawed(self, sealed: bytes) -> Stored:
+        limit_bytes = max(self.storage.limit_bytes, 4 * 1024 * 1024) + LARGEST_HEAD_BYTES
+        return thaw(unseal(sealed, limit_bytes=limit_bytes))
