@@ -213,6 +213,11 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
     _opened: Opened | None = None
     _opening: asyncio.Task[Opened] | None = None
 
+    def __init__(self, location: object, **options: Any) -> None:
+        """Name the store; `Catalogue` says which options there are."""
+        super().__init__(location, **options)
+        self._adopted: set[asyncio.Task[Any]] = set()
+
     def operation(
         self,
         name: str,
@@ -253,6 +258,11 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         await turn.close()
         return begun
 
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Let `close` wait for a task that holds an attempt, whose own caller may be gone."""
+        self._adopted.add(task)
+        task.add_done_callback(self._adopted.discard)
+
     async def open(self) -> None:
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""
         await self.opened()
@@ -272,7 +282,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         return opened.world, opened.secrets
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
-        backend = open_async(self._location, **self._store_options)
+        # Opening logs in once to look at the server, which must not hold up the loop.
+        backend = await asyncio.to_thread(open_async, self._location, **self._store_options)
         try:
             secrets = await backend.sessions.run(self._start(backend.store))
             world = AsyncWorld(backend, self._observers, keeps_house=self._keeps_house)
@@ -287,6 +298,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     async def close(self) -> None:
         """Let running requests end, then stop renewing and close every connection."""
+        if self._adopted:
+            await asyncio.wait(tuple(self._adopted))
         opened, self._opened = self._opened, None
         if opened is not None and opened.process == os.getpid():
             await opened.world.close()

@@ -66,7 +66,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         case NebisError():
             return str(error), UNABLE
         case _ if isinstance(error, _UsageError):
-            return f"{getattr(error, 'message', error)} (nebis --help shows what there is)", UNABLE
+            message = getattr(error, "format_message", error.__str__)()
+            return f"{message} (nebis --help shows what there is)", UNABLE
         case _:
             # Its own text is left out: it might quote a URL, and with it a password.
             steps = [f"{Path(step.filename).name}:{step.lineno}" for step in traceback.extract_tb(error.__traceback__)]

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from nebis.cli.store import Place, journal_of, opened
-from nebis.core.secret import Keyring
+from nebis.core.secret import Keyring, Secret
 from nebis.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from nebis.flow import Flow
 from nebis.ports.store import BlockingSessions, Store, StoreFailure
@@ -148,29 +148,31 @@ def _of_schema(dialect: Dialect, sessions: BlockingSessions) -> Iterator[Finding
 
 
 def _of_secret(store: Store, sessions: BlockingSessions) -> Iterator[Finding]:
-    text = os.environ.get("NEBIS_SECRET", "")
     known = sessions.run(store.secrets(None))
-    if text:
-        try:
-            held = {secret.check_value() for secret in Keyring.parse(text)}
-        except ConfigError as error:
-            for fault in error.faults:
-                yield _fail("secret", f"NEBIS_SECRET: {fault}")
-            return
-        if known.check_values - held:
-            yield _fail(
-                "secret",
-                "NEBIS_SECRET lacks a secret that records of this store were made with, and no process will start; "
-                "to rotate, list the new one first and keep the old one: new,old",
-            )
-        else:
-            yield _ok("secret", f"NEBIS_SECRET holds every secret in use ({len(held)})")
-    elif known.generated is not None:
-        yield _ok("secret", "it was generated at the first start and is kept in the store; NEBIS_SECRET is not set")
-    elif known.check_values:
-        yield _fail("secret", "records of this store were made with a configured secret; set NEBIS_SECRET to it")
+    if known.generated is None:
+        yield _note("secret", "there is none yet; the first start makes the one that the store keeps for itself")
+        return
+    own = Secret(known.generated).check_value()
+    text = os.environ.get("NEBIS_SECRET", "")
+    try:
+        held = {secret.check_value() for secret in Keyring.parse(text)} if text else {own}
+    except ConfigError as error:
+        for fault in error.faults:
+            yield _fail("secret", f"NEBIS_SECRET: {fault}")
+        return
+    # As at start: the store's own secret need not be listed, whether or not it was ever used alone.
+    missing = len(known.check_values - held - {own})
+    if missing:
+        told = "NEBIS_SECRET lacks" if text else "NEBIS_SECRET is not set and lacks"
+        yield _fail(
+            "secret",
+            f"{told} {missing} of the secrets that records of this store were made with, and no process will start; "
+            "to rotate, list the new one first and keep the old one: new,old",
+        )
+    elif text:
+        yield _ok("secret", "NEBIS_SECRET covers every secret in use")
     else:
-        yield _note("secret", "there is none yet; the first start generates one, unless NEBIS_SECRET is set by then")
+        yield _ok("secret", "the store keeps the only one, which was made at the first start; NEBIS_SECRET is not set")
 
 
 def _of_clock(clock: Flow[int], sessions: BlockingSessions) -> Iterator[Finding]:

@@ -1,0 +1,374 @@
+"""The half that all ASGI frameworks share: the route runs in a task of our own, and nothing is sent before it is stored.
+
+The claim is made inside, by a decorator on the endpoint, where authentication and validation have run. The answer is
+taken outside, around the route, where the framework has rendered it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt
+from nebis.errors import ConfigError, NebisError
+from nebis.flows.request import Ending
+from nebis.http.body import BodyBuffer
+from nebis.http.exchange import Exchange
+from nebis.http.headers import HeaderPairs, decoded, encoded
+from nebis.http.options import Reference
+from nebis.integrations.protection import Incoming, Protection
+from nebis.ports.asks import Raised, Returned
+from nebis.sync import Attempt, Nebis, OpenAttempt
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PASSAGE = "nebis"
+"""Where the passage of a request is kept: in its scope, as context variables set in a dependency are lost."""
+NOT_INSTALLED = (
+    "a protected endpoint was called without the part of nebis that goes around it, so nothing was run; "
+    "install the middleware, route class or plugin that its how-to page names"
+)
+# Ways to send bytes that would pass us by unseen.
+_PASSING_BY = frozenset(
+    {"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers", "http.response.push"}
+    | {"http.response.early_hint"}
+)
+
+_running: set[asyncio.Task[None]] = set()
+"""Keeps tasks alive whose callers are gone; a loop by itself holds them only weakly (F077)."""
+
+
+class Disconnected(Exception):
+    """A client that went away before its request was whole: nothing was claimed, and nobody is there to be told."""
+
+
+class Inbox:
+    """What arrives from the client: given to the application as it comes, and kept, up to a cap, for the claim."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.refusal: NebisError | None = None
+        """Why the body was not read to its end; the framework may have made something else of it."""
+        self._receive = receive
+        self._waiting: deque[Message] = deque()
+        self._body: BodyBuffer | None = None
+        self._has_begun = False
+
+    def keep(self, limit_bytes: int) -> None:
+        """Keep the body from its first byte on."""
+        if self._body is None:
+            if self._has_begun:
+                raise ConfigError([NOT_INSTALLED])
+            self._body = BodyBuffer(limit_bytes)
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether the body was kept to its clean end."""
+        return self._body is not None and self._body.is_whole
+
+    async def next(self) -> Message:
+        """Give the application the next message, whether or not it was read before."""
+        return self._waiting.popleft() if self._waiting else await self._arrive()
+
+    async def whole(self) -> bytes:
+        """Read the body to its end, under the cap; raise `BodyTooLarge`, or `Disconnected` if it never ends."""
+        assert self._body is not None
+        while not self._body.is_whole:
+            message = await self._arrive()
+            self._waiting.append(message)
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+        return self._body.bytes()
+
+    async def _arrive(self) -> Message:
+        message = await self._receive()
+        self._has_begun = True
+        if self._body is not None and message["type"] == "http.request":
+            try:
+                self._body.add(message.get("body", b""), is_last=not message.get("more_body", False))
+            except NebisError as refusal:
+                self.refusal = refusal
+                raise
+        return message
+
+
+class Passage:
+    """One request on its way through a route."""
+
+    def __init__(self, receive: Receive, send: Send, protection: Protection | None) -> None:
+        self.inbox = Inbox(receive)
+        self.protection = protection
+        self.tenant = ""
+        self.attempt: AsyncOpenAttempt | OpenAttempt | None = None
+        """The claim, once it is made and until it is settled."""
+        self.answer: Exchange | None = None
+        """What is sent in place of anything that the framework renders."""
+        self.error: Exception | None = None
+        """What the endpoint raised."""
+        self.is_own = False
+        """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
+        self.is_detached = False
+        self._send = send
+        self._done = asyncio.Event()
+        self._start: Message | None = None
+        self._body = bytearray()
+        self._has_sent = False
+        if protection is not None:
+            self.inbox.keep(protection.body_limit_bytes)
+
+    async def receive(self) -> Message:
+        """Give the route its messages. After the claim no client can hang up on it (F074)."""
+        if self.attempt is None or not self.inbox.is_whole:
+            return await self.inbox.next()
+        if self.inbox._waiting:  # noqa: SLF001 - what was read before the claim is still the application's to read.
+            return await self.inbox.next()
+        await self._done.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Pass on what an unprotected request sends; gather what a protected one does, and settle at its end."""
+        if self.attempt is None and self.answer is None:
+            if self.inbox.refusal is None or self.protection is None:
+                return await self._deliver(message)
+            self.answer = self.protection.refused(self.inbox.refusal)
+        if message["type"] == "http.response.start":
+            self._start = message
+        elif message["type"] == "http.response.body":
+            self._gather(message.get("body", b""))
+            if not message.get("more_body", False):
+                await self._finish()
+        return None
+
+    def _gather(self, chunk: bytes) -> None:
+        """Keep a chunk; of an answer above the cap only as much as shows that it is."""
+        if self.answer is None and self.protection is not None:
+            room = self.protection.storage.limit_bytes + 1 - len(self._body)
+            self._body += chunk[:room]
+
+    async def _finish(self) -> None:
+        if self.attempt is not None and self._start is not None:
+            live = Exchange(
+                status=self._start["status"], headers=decoded(self._start.get("headers", ())), body=bytes(self._body)
+            )
+            assert self.protection is not None
+            is_own = self.is_own or self.error is not None
+            await self.settle(self.protection.ended(live, error=self.error, is_own=is_own), live)
+        await self.send_answer()
+
+    async def settle(self, end: Returned[Any] | Raised, live: Exchange | None) -> None:
+        """Store how the attempt ended, and find out what its caller is told; raises what the endpoint raised."""
+        attempt, self.attempt = self.attempt, None
+        assert attempt is not None
+        assert self.protection is not None
+        try:
+            ending = await _settled(attempt, end)
+        except NebisError as error:
+            self.answer = self.protection.refused(error)
+            return
+        self.answer = await self.told(ending, live)
+
+    async def told(self, ending: Ending, live: Exchange | None = None) -> Exchange:
+        """Say what the caller gets, rebuilding an answer that is not stored."""
+        protection = self.protection
+        assert protection is not None
+        answer = protection.answer(ending, tenant=self.tenant, live=live)
+        if isinstance(answer, Exchange):
+            return answer
+        try:
+            return protection.rebuilt(await self.rebuild(answer))
+        except NebisError as error:
+            return protection.refused(error)
+
+    async def rebuild(self, reference: Reference) -> Exchange:
+        """Call the application's function that makes an answer from a resource."""
+        assert self.protection is not None
+        assert self.protection.reconstruct is not None
+        rebuild = self.protection.reconstruct.rebuild
+        value = (
+            await rebuild(reference)
+            if inspect.iscoroutinefunction(rebuild)
+            else await asyncio.to_thread(rebuild, reference)
+        )
+        return self.render(value)
+
+    render: Callable[[Any], Exchange]
+    """Makes an answer of what an endpoint returns; set by the framework's half."""
+
+    async def send_answer(self) -> None:
+        """Send the answer, whole and once. Only then may the route learn that it is over (A1)."""
+        if self.answer is not None and not self._has_sent:
+            self._has_sent = True
+            headers = encoded(self.answer.framed())
+            await self._deliver({"type": "http.response.start", "status": self.answer.status, "headers": headers})
+            await self._deliver({"type": "http.response.body", "body": self.answer.body})
+        self._done.set()
+
+    async def _deliver(self, message: Message) -> None:
+        if not self.is_detached:
+            await self._send(message)
+
+
+async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Protection | None = None) -> None:
+    """Run a route in a task that outlives its caller, and send only what the store confirmed (I11)."""
+    if scope["type"] != "http" or PASSAGE in scope:
+        await app(scope, receive, send)
+        return
+    passage = Passage(receive, send, protection)
+    # In place: a copy of the scope would hide the route from middleware outside.
+    scope[PASSAGE] = passage
+    extensions = scope.get("extensions")
+    if extensions:
+        scope["extensions"] = {name: value for name, value in extensions.items() if name not in _PASSING_BY}
+    task = asyncio.get_running_loop().create_task(_pass(app, scope, passage))
+    _running.add(task)
+    task.add_done_callback(_ended)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        passage.is_detached = True
+        raise
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # Retrieved here too: a detached caller will not ask for it.
+
+
+async def _pass(app: App, scope: Scope, passage: Passage) -> None:
+    try:
+        await app(scope, passage.receive, passage.send)
+        if passage.attempt is not None:
+            raise RuntimeError("The route ended without an answer.")  # noqa: TRY301 - settled like what a route raises.
+    except Disconnected:
+        return
+    except Exception as error:
+        if passage.attempt is not None:
+            await passage.settle(Raised(error), None)
+        elif passage.answer is None and passage.inbox.refusal is not None and passage.protection is not None:
+            passage.answer = passage.protection.refused(passage.inbox.refusal)
+        if passage.answer is None:
+            raise
+        await passage.send_answer()
+        if not isinstance(error, NebisError):
+            raise
+    except BaseException:
+        # Not released: what was cancelled may have happened. The lease lapses and recovery decides (A5).
+        attempt, passage.attempt = passage.attempt, None
+        if isinstance(attempt, AsyncOpenAttempt):
+            await attempt.abandon()
+        elif attempt is not None:
+            attempt.abandon()
+        raise
+
+
+async def claimed(
+    passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
+) -> AsyncAttempt | Attempt | None:
+    """Claim for an endpoint; None if it may run without a key. Otherwise `passage.answer` is set and nothing may run."""
+    protection = passage.protection
+    assert protection is not None
+    passage.render = render
+    try:
+        secrets = (await nebis.opened() if isinstance(nebis, AsyncNebis) else await asyncio.to_thread(nebis.opened))[1]
+        request = protection.prepare(secrets, incoming, tenant, render=render)
+        if request is None:
+            return None
+        passage.tenant = str(tenant)
+        begun = (
+            await nebis.begin(request)
+            if isinstance(nebis, AsyncNebis)
+            else await asyncio.to_thread(nebis.begin, request)
+        )
+        if isinstance(begun, AsyncOpenAttempt | OpenAttempt):
+            passage.attempt = begun
+            _adopt(nebis)
+            return begun.attempt
+        passage.answer = await passage.told(begun)
+    except NebisError as error:
+        passage.answer = protection.refused(error)
+    return None
+
+
+def _adopt(nebis: AsyncNebis | Nebis) -> None:
+    task = asyncio.current_task()
+    if task is not None and isinstance(nebis, AsyncNebis):
+        nebis.adopt(task)
+
+
+async def _settled(attempt: AsyncOpenAttempt | OpenAttempt, end: Returned[Any] | Raised) -> Ending:
+    if isinstance(attempt, AsyncOpenAttempt):
+        return await attempt.settle(end)
+    return await asyncio.to_thread(attempt.settle, end)
+
+
+def passage_of(scope: Scope, protection: Protection) -> Passage:
+    """Return the passage of a request, or raise `ConfigError` if nothing goes around its route."""
+    passage = scope.get(PASSAGE)
+    if not isinstance(passage, Passage):
+        raise ConfigError([f"endpoint {protection.name!r}: {NOT_INSTALLED}"])
+    if passage.protection is None:
+        passage.protection = protection
+        passage.inbox.keep(protection.body_limit_bytes)
+    return passage
+
+
+async def incoming(scope: Scope, passage: Passage, **given: Any) -> Incoming:
+    """Read the rest of a request, to its clean end, before anything is claimed (F080, F081)."""
+    client = scope.get("client")
+    return Incoming(
+        method=scope["method"],
+        headers=headers_of(scope),
+        query=query_of(scope),
+        path=dict(scope.get("path_params") or {}),
+        body=await passage.inbox.whole(),
+        peer=client[0] if client else None,
+        **given,
+    )
+
+
+def headers_of(scope: Scope) -> HeaderPairs:
+    """Return the headers of a request."""
+    return decoded(scope.get("headers", ()))
+
+
+def query_of(scope: Scope) -> list[tuple[str, str]]:
+    """Return the query of a request, in its order."""
+    return parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+
+
+async def drain() -> None:
+    """Wait until every protected route of this loop has ended, also those whose clients are gone."""
+    loop = asyncio.get_running_loop()
+    running = [task for task in _running if task.get_loop() is loop]
+    if running:
+        await asyncio.wait(running)
+
+
+def lifespan(nebis: AsyncNebis | Nebis) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """Make the lifespan of an application: the store is open while it runs, and attempts end before it closes."""
+
+    @asynccontextmanager
+    async def span(_app: Any) -> AsyncIterator[None]:
+        if isinstance(nebis, AsyncNebis):
+            await nebis.open()
+        else:
+            await asyncio.to_thread(nebis.open)
+        try:
+            yield
+        finally:
+            await drain()
+            if isinstance(nebis, AsyncNebis):
+                await nebis.close()
+            else:
+                await asyncio.to_thread(nebis.close)
+
+    return span
