@@ -212,11 +212,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     _opened: Opened | None = None
     _opening: asyncio.Task[Opened] | None = None
-
-    def __init__(self, location: object, **options: Any) -> None:
-        """Name the store; `Catalogue` says which options there are."""
-        super().__init__(location, **options)
-        self._adopted: set[asyncio.Task[Any]] = set()
+    _adopted: frozenset[asyncio.Task[Any]] = frozenset()
 
     def operation(
         self,
@@ -260,8 +256,11 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Let `close` wait for a task that holds an attempt, whose own caller may be gone."""
-        self._adopted.add(task)
-        task.add_done_callback(self._adopted.discard)
+        self._adopted |= {task}
+        task.add_done_callback(self._leave)
+
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        self._adopted -= {task}
 
     async def open(self) -> None:
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""
@@ -299,7 +298,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
     async def close(self) -> None:
         """Let running requests end, then stop renewing and close every connection."""
         if self._adopted:
-            await asyncio.wait(tuple(self._adopted))
+            await asyncio.wait(self._adopted)
         opened, self._opened = self._opened, None
         if opened is not None and opened.process == os.getpid():
             await opened.world.close()

@@ -96,7 +96,7 @@ def test_the_printed_script_is_what_apply_does_on_sqlite(tmp_path: Path) -> None
 @pytest.mark.parametrize("schema", [None, "Shop"])
 def test_the_printed_script_is_what_apply_does_on_postgres(postgres_url: str, schema: str | None) -> None:
     option = [] if schema is None else ["--schema", schema]
-    psql = [find_binaries() / "psql", "--set=ON_ERROR_STOP=1", "--quiet", "--no-psqlrc", postgres_url]
+    psql = [str(find_binaries() / "psql"), "--set=ON_ERROR_STOP=1", "--quiet", "--no-psqlrc", postgres_url]
     script = nebis("migrate", "print", *option, store=postgres_url).stdout
 
     told = subprocess.run(psql, input=script, capture_output=True, text=True, check=False)

@@ -70,9 +70,9 @@ class Inbox:
             self._body = BodyBuffer(limit_bytes)
 
     @property
-    def is_whole(self) -> bool:
-        """Tell whether the body was kept to its clean end."""
-        return self._body is not None and self._body.is_whole
+    def has_more(self) -> bool:
+        """Tell whether the application has not been given all of the body."""
+        return bool(self._waiting) or self._body is None or not self._body.is_whole
 
     async def next(self) -> Message:
         """Give the application the next message, whether or not it was read before."""
@@ -126,9 +126,7 @@ class Passage:
 
     async def receive(self) -> Message:
         """Give the route its messages. After the claim no client can hang up on it (F074)."""
-        if self.attempt is None or not self.inbox.is_whole:
-            return await self.inbox.next()
-        if self.inbox._waiting:  # noqa: SLF001 - what was read before the claim is still the application's to read.
+        if self.attempt is None or self.inbox.has_more:
             return await self.inbox.next()
         await self._done.wait()
         return {"type": "http.disconnect"}
@@ -183,7 +181,7 @@ class Passage:
         if isinstance(answer, Exchange):
             return answer
         try:
-            return protection.rebuilt(await self.rebuild(answer))
+            return protection.replayed(await self.rebuild(answer))
         except NebisError as error:
             return protection.refused(error)
 

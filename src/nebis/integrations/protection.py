@@ -76,16 +76,22 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """How one endpoint is protected."""
+class Admitted:
+    """A request that may be looked up."""
+
+    tenant: str
+    key: str = field(repr=False)
+    command: object = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What has to be right about a request before its key is looked up."""
 
     subject: Subject
     tenant: Tenant
     key: KeyRule
-    binding: Binding
-    storage: Storage
     wire: Wire
-    reconstruct: Reconstruct | None = None
 
     @property
     def name(self) -> str:
@@ -97,13 +103,10 @@ class Protection:
         """Return how large a request may be."""
         return self.subject.policy.command_limit_bytes
 
-    def prepare(
-        self, secrets: Secrets, incoming: Incoming, tenant: object, *, render: Callable[[Any], Exchange]
-    ) -> Request | None:
-        """Turn a request into what the engine runs; None if it has no key and may run without one.
+    def admit(self, incoming: Incoming, tenant: object) -> Admitted | None:
+        """Read whose request this is, its key and its command; None if it has no key and may run without one.
 
-        Raises a `RequestError`, to be told by `refused`. `render` makes an answer of what an endpoint gives to
-        `tx.finish`.
+        Raises a `RequestError`, to be told by `refused`.
         """
         require_once(incoming.headers)
         sent = None if self._ignores_header() else key_value(incoming.headers, self.wire.key_header)
@@ -115,17 +118,7 @@ class Protection:
             raise TenantMissing
         tree = json_of(incoming.body, incoming.headers, limit_bytes=self.body_limit_bytes)
         command = tree if incoming.command is THE_BODY else incoming.command
-        return self.subject.request(
-            secrets,
-            key=sent if sent is not None else self._made_key(tree, command),
-            tenant=tenant,
-            command={"path": dict(incoming.path), "body": command},
-            stored_command=None,
-            encode=lambda value: self._encode(value, render),
-            encode_rejection=self._encode_rejection,
-            headers=incoming.headers,
-            query=incoming.query,
-        )
+        return Admitted(tenant=tenant, key=sent if sent is not None else self._made_key(tree, command), command=command)
 
     def _ignores_header(self) -> bool:
         return isinstance(self.key, BodyKey) or (isinstance(self.key, BusinessKey) and self.key.always)
@@ -141,15 +134,63 @@ class Protection:
             case _:
                 assert_never(self.key)
 
-    def given_tenant(self, incoming: Incoming) -> str | None:
+    def given_tenant(self, peer: str | None, headers: HeaderPairs) -> str | None:
         """Return the tenant where no function of the application is needed for it, or None if one is."""
         match self.tenant:
             case Public():
                 return self.tenant.name
             case ProxyHeader():
-                return self.tenant.read(incoming.peer, incoming.headers)
+                return self.tenant.read(peer, headers)
             case _:
                 return None
+
+    def refused(self, error: NebisError) -> Exchange:
+        """Render an error as a problem, or raise it if it is a mistake of the application."""
+        if isinstance(error, InFlight) and isinstance(self.subject.policy.in_flight, Accept):
+            return accepted(error, self.wire)
+        rendered = problem(error, self.wire)
+        if rendered is None:
+            raise error
+        return rendered
+
+    def replayed(self, exchange: Exchange, expires_at: int | None = None) -> Exchange:
+        """Mark an answer that was given before."""
+        marks = [(self.wire.replayed_header, "true")]
+        if self.wire.expires_header is not None and expires_at is not None:
+            marks.append((self.wire.expires_header, formatdate(expires_at / 1_000_000, usegmt=True)))
+        return exchange.with_headers(*marks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection(Admission):
+    """How one endpoint is protected: whatever it answers is stored and sent again."""
+
+    binding: Binding
+    storage: Storage
+    reconstruct: Reconstruct | None = None
+
+    def prepare(
+        self, secrets: Secrets, incoming: Incoming, tenant: object, *, render: Callable[[Any], Exchange]
+    ) -> Request | None:
+        """Turn a request into what the engine runs; None if it has no key and may run without one.
+
+        Raises a `RequestError`, to be told by `refused`. `render` makes an answer of what an endpoint gives to
+        `tx.finish`.
+        """
+        admitted = self.admit(incoming, tenant)
+        if admitted is None:
+            return None
+        return self.subject.request(
+            secrets,
+            key=admitted.key,
+            tenant=admitted.tenant,
+            command={"path": dict(incoming.path), "body": admitted.command},
+            stored_command=None,
+            encode=lambda value: self._encode(value, render),
+            encode_rejection=self._encode_rejection,
+            headers=incoming.headers,
+            query=incoming.query,
+        )
 
     def ended(
         self, exchange: Exchange, *, error: Exception | None = None, is_own: bool = True
@@ -162,7 +203,7 @@ class Protection:
     def answer(self, ending: Ending, *, tenant: str, live: Exchange | None = None) -> Exchange | Reference:
         """Say what the caller gets; raise the endpoint's own exception where there is nothing else to tell.
 
-        `live` is what the framework rendered for this very attempt. A `Reference` has to be rebuilt, then `rebuilt`.
+        `live` is what the framework rendered for this very attempt. What a `Reference` is rebuilt to is marked by `replayed`.
         """
         match ending:
             case Finished():
@@ -171,19 +212,6 @@ class Protection:
                 return self._failed(failure(ending))
             case _:
                 return self.refused(refusal(self.name, ending))
-
-    def refused(self, error: NebisError) -> Exchange:
-        """Render an error as a problem, or raise it if it is a mistake of the application."""
-        if isinstance(error, InFlight) and isinstance(self.subject.policy.in_flight, Accept):
-            return accepted(error, self.wire)
-        rendered = problem(error, self.wire)
-        if rendered is None:
-            raise error
-        return rendered
-
-    def rebuilt(self, exchange: Exchange) -> Exchange:
-        """Mark an answer that was rebuilt from its resource."""
-        return exchange.with_headers((self.wire.replayed_header, "true"), ("cache-control", "no-store"))
 
     def _finished(self, ending: Finished, tenant: str, live: Exchange | None) -> Exchange | Reference:
         kind = ending.outcome.kind
@@ -198,13 +226,7 @@ class Protection:
             return first_told(live, stored, self.storage) if live is not None and is_live else stored.exchange
         if stored.reference is not None and self.reconstruct is not None:
             return Reference(id=stored.reference, schema=stored.schema or "", tenant=tenant)
-        return self._replayed(stored.exchange, ending)
-
-    def _replayed(self, exchange: Exchange, ending: Finished) -> Exchange:
-        marks = [(self.wire.replayed_header, "true")]
-        if self.wire.expires_header is not None and ending.expires_at is not None:
-            marks.append((self.wire.expires_header, formatdate(ending.expires_at / 1_000_000, usegmt=True)))
-        return exchange.with_headers(*marks)
+        return self.replayed(stored.exchange, ending.expires_at)
 
     def _failed(self, error: Exception) -> Exchange:
         if isinstance(error, Answered):

@@ -66,9 +66,10 @@ def protection(
     binds: Iterable[int | type[Exception]] | None = chosen.pop("binds", None)
     rules: FingerprintVersions | None = chosen.pop("fingerprint", None)
     varying = tuple(chosen.pop("vary_on", ()))
+    faults = [*faults_of_name(name), *wire.faults(), *faults_of_choices(key, tenant)]
+    fingerprints = rules or _varying(varying, faults)
     stored = frozenset(header.lower() for header in chosen.pop("store_headers", ()))
     has_body: bool = chosen.pop("store_body", True)
-    faults = [*faults_of_name(name), *wire.faults(), *_faults_of_choices(key, tenant)]
     if isinstance(tenant, Public):
         chosen["shortest_key"] = max(SHORTEST_PUBLIC_KEY, chosen.get("shortest_key", 1))
     if rules is not None and varying:
@@ -92,7 +93,7 @@ def protection(
         name=name,
         policy=policy,
         scope=scope,
-        fingerprints=rules or FingerprintVersions(FingerprintRule(headers=varying)),
+        fingerprints=fingerprints,
         classify=bound.disposition,
     )
     nebis.protect(subject)
@@ -105,6 +106,14 @@ def protection(
         wire=wire,
         reconstruct=reconstruct,
     )
+
+
+def _varying(headers: tuple[str, ...], faults: list[str]) -> FingerprintVersions:
+    try:
+        return FingerprintVersions(FingerprintRule(headers=headers))
+    except ValueError as error:
+        faults.append(f"vary_on: {error}")
+        return FingerprintVersions()
 
 
 def _policy(effects: EffectsMode | None, chosen: dict[str, Any], faults: list[str]) -> Policy | None:
@@ -122,7 +131,8 @@ def _policy(effects: EffectsMode | None, chosen: dict[str, Any], faults: list[st
     return policy
 
 
-def _faults_of_choices(key: object, tenant: object) -> list[str]:
+def faults_of_choices(key: object, tenant: object) -> list[str]:
+    """Return what is wrong with whose keys a route takes, and where from."""
     found = []
     if not isinstance(key, RequiredKey | OptionalKey | BodyKey | BusinessKey):
         found.append("key= is RequiredKey(), OptionalKey(), BodyKey(...) or BusinessKey(...); choose one of them")

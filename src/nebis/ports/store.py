@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
@@ -81,6 +81,13 @@ class Counts:
     oldest_in_doubt_us: int | None
 
 
+class Tally(NamedTuple):
+    """What is counted: a kind of event, of one operation."""
+
+    name: str
+    operation: str
+
+
 class Sweep(StrEnum):
     """The three ways in which records age."""
 
@@ -146,6 +153,14 @@ class Store(Protocol):
 
         `Locked` while one is under way: a plain read would then prove nothing about a lost COMMIT.
         """
+        ...
+
+    def tally(self, tallies: Mapping[Tally, int]) -> Flow[None]:
+        """Add to the counters that people read. Nothing is decided by them, so a lost one is only a lost count."""
+        ...
+
+    def tallies(self) -> Flow[dict[Tally, int]]:
+        """Read all counters."""
         ...
 
     def clock(self) -> Flow[int]:

@@ -41,6 +41,7 @@ from nebis.ports.observer import Observer
 from nebis.ports.store import BlockingBackend, BlockingTransaction
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
+from nebis.runtime.counting import Counting
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
@@ -58,10 +59,11 @@ class BlockingWorld:
         self, backend: BlockingBackend, observers: Sequence[Observer] = (), *, keeps_house: bool = False
     ) -> None:
         self.backend = backend
-        self.observers = tuple(observers)
+        counting = Counting()
+        self.observers = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
-        self._housekeeping = Housekeeping(backend.store, backend.beat) if keeps_house else None
+        self._housekeeping = Housekeeping(backend.store, backend.beat, counting) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
 
     def run(self, flow: Flow[T], handler: Handler, *, single: Single | None = None) -> T:

@@ -1,4 +1,4 @@
-"""One slow thread per process that lets records age: expires outcomes, purges, forgets tombstones."""
+"""One slow thread per process that lets records age, and adds what was counted to the store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from nebis.ports.store import BlockingSessions, Store, StoreFailure, Sweep
+from nebis.runtime.counting import Counting
 from nebis.runtime.jitter import jittered
 
 log = logging.getLogger("nebis.housekeeping")
@@ -22,15 +23,16 @@ BUSY_SECONDS = 0.25
 class Housekeeping:
     """Sweeps in bounded batches; any number of processes may do so at once."""
 
-    def __init__(self, store: Store, connect: Callable[[], BlockingSessions]) -> None:
+    def __init__(self, store: Store, connect: Callable[[], BlockingSessions], counting: Counting) -> None:
         self._store = store
+        self._counting = counting
         self._connect = connect
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nebis-housekeeping", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop after the sweep that is under way."""
+        """Stop after the sweep that is under way, and add the last counts."""
         self._stop.set()
         self._thread.join()
 
@@ -41,6 +43,7 @@ class Housekeeping:
         while not self._stop.wait(pause_seconds):
             try:
                 sessions = sessions or self._connect()
+                self._add_counts(sessions)
                 swept = sweep_once(self._store, sessions)
                 pause_seconds = BUSY_SECONDS if swept >= SWEEP_LIMIT else jittered(IDLE_SECONDS)
             except StoreFailure as failure:
@@ -49,8 +52,27 @@ class Housekeeping:
             except Exception:  # The thread must outlive any fault, or the tables only grow.
                 log.exception("housekeeping failed; trying again later")
                 pause_seconds = jittered(IDLE_SECONDS)
+        self._end(sessions)
+
+    def _end(self, sessions: BlockingSessions | None) -> None:
+        try:
+            if self._counting.has_any:
+                sessions = sessions or self._connect()
+                self._add_counts(sessions)
+        except Exception as error:  # noqa: BLE001 - the process ends; counts are all that is lost.
+            log.warning("the last counts were not added (%s)", type(error).__name__)
         if sessions is not None:
             sessions.close()
+
+    def _add_counts(self, sessions: BlockingSessions) -> None:
+        taken = self._counting.take()
+        if not taken:
+            return
+        try:
+            sessions.run(self._store.tally(taken))
+        except StoreFailure:
+            self._counting.give_back(taken)
+            raise
 
 
 def sweep_once(store: Store, sessions: BlockingSessions) -> int:

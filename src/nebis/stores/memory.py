@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from nebis.ports.store import (
     Scan,
     SecretState,
     Sweep,
+    Tally,
     Tier,
 )
 
@@ -63,6 +64,7 @@ class MemoryStore:
         self._records: dict[bytes, Record] = {}
         self._newest_fence = 0
         self._generated_secret: bytes | None = None
+        self._tallies: dict[Tally, int] = {}
         self._check_values: frozenset[bytes] = frozenset()
 
     @property
@@ -154,6 +156,19 @@ class MemoryStore:
     def verify(self) -> Flow[None]:
         """Do nothing: there is no schema."""
         return (yield from Touch("verify", lambda: None))
+
+    def tally(self, tallies: Mapping[Tally, int]) -> Flow[None]:
+        """Add to the counters that people read."""
+
+        def act() -> None:
+            for tally, number in tallies.items():
+                self._tallies[tally] = self._tallies.get(tally, 0) + number
+
+        return (yield from Touch("tally", act))
+
+    def tallies(self) -> Flow[dict[Tally, int]]:
+        """Read all counters."""
+        return (yield from Touch("tallies", lambda: dict(self._tallies)))
 
     def secrets(self, candidate: bytes | None) -> Flow[SecretState]:
         """Read what is known of secrets; keep the candidate if nothing is known."""

@@ -40,6 +40,8 @@ class Statements:
     offer_secret: Statement
     read_secrets: Statement
     admit_secret: Statement
+    add_tally: Statement
+    read_tallies: Statement
     lock: Statement | None = None
     """Absent where a transaction locks the whole database: then every decision is already under the lock."""
     probe: Statement | None = None

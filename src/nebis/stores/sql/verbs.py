@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
@@ -17,6 +17,7 @@ from nebis.ports.store import (
     Scan,
     SecretState,
     Sweep,
+    Tally,
 )
 from nebis.stores.sql import migrations
 from nebis.stores.sql.asks import Begin, Query, Rollback, Statement, in_transaction
@@ -178,6 +179,23 @@ class SqlStore:
     def verify(self) -> Flow[None]:
         """Raise `SchemaMismatch` unless this version of the code can work with the schema."""
         yield from migrations.verify(self._dialect)
+
+    def tally(self, tallies: Mapping[Tally, int]) -> Flow[None]:
+        """Add to the counters that people read."""
+        members = [
+            {"name": tally.name, "operation": tally.operation, "value": number}
+            for tally, number in sorted(tallies.items())
+        ]
+        if members:
+            yield from in_transaction(self._tally(members))
+
+    def _tally(self, members: Sequence[dict[str, object]]) -> Flow[None]:
+        yield from Query(self._statements.add_tally, {}, members)
+
+    def tallies(self) -> Flow[dict[Tally, int]]:
+        """Read all counters."""
+        rows = yield from Query(self._statements.read_tallies)
+        return {Tally(name, operation): int(value) for name, operation, value in rows}
 
     def secrets(self, candidate: bytes | None) -> Flow[SecretState]:
         """Read what is known of secrets; of several first starters one candidate wins and all of them read it."""

@@ -40,6 +40,8 @@ class Configuration:
     ageings: int = 0
     evidence: int = 1
     has_recall_window: bool = False
+    at_least: int = 0
+    """How many states the published proof promises to visit; a smaller search would prove less than is claimed."""
 
     @property
     def budget(self) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nebis.core.record import State
+from nebis.core.record import EffectsMode, State
 from nebis.testing.modelcheck.search import Finding, Search
 from nebis.testing.modelcheck.surroundings import CLOCK, RESOLVER
 from nebis.testing.modelcheck.table import Face, Renaming
 from nebis.testing.modelcheck.world import NOBODY, Situation, Told, times_happened
 
 DEEDS = {
-    "request": "arrives as a request",
+    "request": "arrives as a request{about}",
     "worker": "comes by as a worker and finds the record in progress",
     "claim": "claims the key",
     "take_over": "asks to take the record over",
@@ -38,6 +38,14 @@ DEEDS = {
     "forget keys": "ends the bank's memory of derived keys",
 }
 LETTERS = {"S": "success", "R": "a rejection", "U": "outcome unknown", "H": "happened"}
+WORDS = LETTERS | {
+    "happened": "it happened",
+    "rejected": "it was rejected",
+    "not": "the bank shows nothing now",
+    "not voided": "it did not happen, and the bank burnt its key",
+    "not owner dead": "it did not happen, and nobody is left who could call",
+    "again": "it may be called again",
+}
 SAID = {
     "H": "The bank answers that it happened.",
     "R": "The bank rejects it.",
@@ -95,20 +103,31 @@ def _deed(told: Told, cast: _Cast) -> str:
 def _about(what: str, about: str) -> str:
     if what == "resolve":
         word, _, step = about.partition("/")
-        return LETTERS.get(word, word) + (f" (effect {step})" if step else "")
+        return WORDS.get(word, word) + (f" ({_effect(step)})" if step else "")
     if what in ("checkpoint", "local"):
-        return f"effect {about[:-1]}: {LETTERS[about[-1]]}"
+        return f"{_effect(about[:-1])}: {LETTERS[about[-1]]}"
+    if what == "commit" and about not in LETTERS:
+        return _effect(about[:-1])
     if what == "intend" and about.endswith("+"):
-        return f"effect {about[:-1]} again"
-    return LETTERS.get(about, f"effect {about}" if about else "")
+        return f"{_effect(about[:-1])} again"
+    if what == "request":
+        tenant, _, command = about.partition("/")
+        return f" (tenant {tenant}, command {command})" if about != "0/0" else ""
+    return LETTERS.get(about) or (_effect(about) if about else "")
+
+
+def _effect(step: str) -> str:
+    return f"the undo of effect {step[1:]}" if step.startswith("u") else f"effect {step}"
 
 
 def _shown(search: Search, situation: Situation, cast: _Cast) -> str:
     """Say what the store, the bank and the clients show after a move."""
-    parts = ["store: " + ", ".join(_row(search.table.faces[record], cast) for record in situation.records)]
+    is_opaque = search.plan.mode is EffectsMode.OPAQUE
+    rows = [_row(search.table.faces[record], cast, is_opaque=is_opaque) for record in situation.records]
+    parts = ["store: " + ", ".join(rows)]
     for life in sorted({entry.life for entry in situation.bank}):
         steps = sorted({entry.step for entry in situation.bank if entry.life == life})
-        counts = ", ".join(f"effect {step} x{times_happened(situation.bank, life, step)}" for step in steps)
+        counts = ", ".join(f"{_effect(step)} x{times_happened(situation.bank, life, step)}" for step in steps)
         parts.append(f"bank for life {cast.name(life)}: {counts}")
     if situation.acks:
         told = [f"{LETTERS.get(ack.body.kind, 'nothing')} made by {cast.name(ack.body.author)}" for ack in situation.acks]
@@ -119,12 +138,12 @@ def _shown(search: Search, situation: Situation, cast: _Cast) -> str:
     return "| " + "; ".join(parts)
 
 
-def _row(face: Face, cast: _Cast) -> str:
+def _row(face: Face, cast: _Cast, *, is_opaque: bool) -> str:
     if face.state is None:
         return "no record"
     words = f"{face.state.value} (life {cast.name(face.life)}"
     if face.state is State.IN_PROGRESS:
         words += f", owner {cast.name(face.name)}"
-    if len(face.view) > 0 and face.view.strip(".") and not is_opaque:
+    if face.view.strip(".") and not is_opaque:
         words += f", effects {face.view}"
     return words + ")"

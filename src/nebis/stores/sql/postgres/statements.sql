@@ -436,3 +436,17 @@ WHERE name = 'secret' OR starts_with(name, 'secret-check:');
 INSERT INTO nebis_meta (name, value)
 VALUES ('secret-check:' || encode(:check_value::bytea, 'hex'), :check_value::bytea)
 ON CONFLICT (name) DO NOTHING;
+
+-- name: add_tally
+-- Sorted by their key, so that two processes that flush at once wait in one order.
+INSERT INTO nebis_counter AS counter (name, operation, value)
+SELECT member.name, member.operation, member.value
+FROM unnest(:name::text[], :operation::text[], :value::bigint[]) AS member (name, operation, value)
+ORDER BY member.name, member.operation
+ON CONFLICT (name, operation) DO UPDATE
+SET value = counter.value + EXCLUDED.value;
+
+-- name: read_tallies
+SELECT name, operation, value
+FROM nebis_counter
+ORDER BY name, operation;

@@ -278,3 +278,14 @@ WHERE name = 'secret' OR name GLOB 'secret-check:*';
 INSERT INTO nebis_meta (name, value)
 VALUES ('secret-check:' || lower(hex(:check_value)), :check_value)
 ON CONFLICT (name) DO NOTHING;
+
+-- name: add_tally
+INSERT INTO nebis_counter (name, operation, value)
+VALUES (:name, :operation, :value)
+ON CONFLICT (name, operation) DO UPDATE
+SET value = value + excluded.value;
+
+-- name: read_tallies
+SELECT name, operation, value
+FROM nebis_counter
+ORDER BY name, operation;

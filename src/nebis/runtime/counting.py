@@ -1,0 +1,66 @@
+"""Counts what happens, for people: in memory first, added to the store by housekeeping."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from nebis.core.answers import Grant
+from nebis.ports.observer import (
+    AttemptStarted,
+    DoubtRaised,
+    Event,
+    FoundExpired,
+    FoundInDoubt,
+    FoundInFlight,
+    FoundKeyReused,
+    OwnershipLost,
+    Replayed,
+)
+from nebis.ports.store import Tally
+
+_NAMES: dict[type[Event], str] = {
+    Replayed: "replays",
+    FoundInFlight: "in_flight",
+    FoundKeyReused: "key_reuses",
+    FoundInDoubt: "in_doubt",
+    FoundExpired: "expired_retries",
+    DoubtRaised: "doubts",
+    OwnershipLost: "lost_leases",
+}
+_NAMES_OF_GRANTS = {
+    Grant.RUN_AGAIN: "expired_retries",
+    Grant.TAKEN_OVER: "takeovers",
+    Grant.RESUMED: "takeovers",
+}
+
+
+class Counting:
+    """An observer that counts events by kind and operation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[Tally] = Counter()
+
+    def __call__(self, event: Event) -> None:
+        """Count one event, if it is of a kind that people ask for."""
+        name = _NAMES_OF_GRANTS.get(event.how) if isinstance(event, AttemptStarted) else _NAMES.get(type(event))
+        if name is not None:
+            with self._lock:
+                self._counts[Tally(name, event.operation)] += 1
+
+    @property
+    def has_any(self) -> bool:
+        """Tell whether anything was counted since the last time."""
+        return bool(self._counts)
+
+    def take(self) -> dict[Tally, int]:
+        """Return what was counted since the last time, and begin anew."""
+        with self._lock:
+            taken, self._counts = dict(self._counts), Counter()
+        return taken
+
+    def give_back(self, taken: dict[Tally, int]) -> None:
+        """Count again what could not be added to the store."""
+        with self._lock:
+            self._counts.update(taken)
