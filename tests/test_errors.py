@@ -43,17 +43,21 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
     ),
     "OperationUnknown": (
         errors.OperationUnknown(),
-        "There is no such operation; check its id.",
+        "There is no such operation; check the id, or repeat the request with its own key.",
     ),
     "KeyReused": (
         errors.KeyReused("pay"),
-        "This key was used before with a different command for 'pay'; nothing was run. "
-        "Send the original command, or a new key for a new request.",
+        (
+            "This key was used before with a different command for 'pay'; nothing was run. "
+            "Send the original command, or a new key for a new request."
+        ),
     ),
     "KeyExpired": (
         errors.KeyExpired("pay"),
-        "The answer for this key of 'pay' is no longer kept and the operation does not run again; "
-        "look the result up, or send a new key for a new request.",
+        (
+            "The answer for this key of 'pay' is no longer kept and the operation does not run again; "
+            "look the result up, or send a new key for a new request."
+        ),
     ),
     "InFlight": (
         errors.InFlight("pay", operation_id=ID, retry_after_seconds=1.25),
@@ -77,18 +81,24 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
     ),
     "InDoubt": (
         errors.InDoubt("gateway-timeout"),
-        "The outcome is in doubt (gateway-timeout) and is being reconciled; "
-        "ask again with the same key, never with a new one.",
+        (
+            "The outcome is in doubt (gateway-timeout) and is being reconciled; "
+            "ask again with the same key, never with a new one."
+        ),
     ),
     "EffectInDoubt": (
         errors.EffectInDoubt("code-changed"),
-        "The outcome is in doubt (code-changed) and is being reconciled; "
-        "ask again with the same key, never with a new one.",
+        (
+            "The outcome is in doubt (code-changed) and is being reconciled; "
+            "ask again with the same key, never with a new one."
+        ),
     ),
     "WriteInDoubt": (
         errors.WriteInDoubt("transaction-ended-inside"),
-        "The outcome is in doubt (transaction-ended-inside) and is being reconciled; "
-        "ask again with the same key, never with a new one.",
+        (
+            "The outcome is in doubt (transaction-ended-inside) and is being reconciled; "
+            "ask again with the same key, never with a new one."
+        ),
     ),
     "Rejected": (
         errors.Rejected("declined", detail="insufficient funds"),
@@ -96,8 +106,10 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
     ),
     "OutcomeUnknown": (
         errors.OutcomeUnknown("pay", ID),
-        f"The outcome of 'pay' ({ID}) was never proved and is closed as unknown; "
-        "compare with the downstream's own books.",
+        (
+            f"The outcome of 'pay' ({ID}) was never proved and is closed as unknown; "
+            "compare with the downstream's own books."
+        ),
     ),
     "ResultUnstorable": (
         errors.ResultUnstorable("it has 5 bytes, 4 are allowed"),

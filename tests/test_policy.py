@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nebis import Declared, Local, Opaque, Policy, Reject, Wait, days, hours, minutes, policy, seconds
+from nebis import Declared, Local, Opaque, Policy, Reject, Wait, days, hours, minutes, seconds
+from nebis.core.record import EffectsMode
 from nebis.declaration import PolicyOptions
 from nebis.policy import WAIT_BOUND, microseconds
 
@@ -18,7 +19,7 @@ POLICY = Policy(effects=Local)
 
 
 @pytest.mark.parametrize("effects", [Local, Declared, Opaque])
-def test_defaults_work_for_every_kind_of_effects(effects: policy.EffectsMode) -> None:
+def test_defaults_work_for_every_kind_of_effects(effects: EffectsMode) -> None:
     assert Policy(effects=effects).faults() == []
 
 

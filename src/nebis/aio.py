@@ -14,7 +14,7 @@ from nebis.answering import Execution, answered
 from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
-from nebis.core.record import EffectsMode, Record
+from nebis.core.record import EffectsMode, Record, RecordId
 from nebis.core.secret import Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.effects import Recall
@@ -261,6 +261,14 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
         self._adopted -= {task}
+
+    async def find(self, record_id: RecordId) -> Record | None:
+        """Read a record by its public id, whosever it is; raise `StoreUnavailable` if it cannot be read now."""
+        world, _ = await self.opened()
+        try:
+            return await world.backend.sessions.run(world.backend.store.find_by_id(record_id))
+        except StoreFailure as failure:
+            raise StoreUnavailable(failure.detail) from failure
 
     async def open(self) -> None:
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""

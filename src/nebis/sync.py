@@ -14,7 +14,7 @@ from nebis.answering import Execution, answered
 from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
-from nebis.core.record import EffectsMode, Record
+from nebis.core.record import EffectsMode, Record, RecordId
 from nebis.core.secret import Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.effects import Recall
@@ -237,6 +237,14 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             return OpenAttempt(begun, turn, request)
         turn.close()
         return begun
+
+    def find(self, record_id: RecordId) -> Record | None:
+        """Read a record by its public id, whosever it is; raise `StoreUnavailable` if it cannot be read now."""
+        world, _ = self.opened()
+        try:
+            return world.backend.sessions.run(world.backend.store.find_by_id(record_id))
+        except StoreFailure as failure:
+            raise StoreUnavailable(failure.detail) from failure
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and refuse a wrong secret; otherwise the first call does."""

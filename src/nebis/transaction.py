@@ -8,20 +8,29 @@ from typing import Any, Self
 from nebis.core.record import Outcome, Record
 from nebis.errors import MisuseError
 from nebis.flow import drive, drive_async
-from nebis.flows.guarded import begin_guarded, commit_guarded
+from nebis.flows.guarded import begin_guarded, commit_guarded, leave_guarded
 from nebis.flows.request import Request
 from nebis.flows.settle import rendered
 from nebis.runtime.blocking import BlockingTurn
 from nebis.runtime.eventloop import AsyncTurn
+from nebis.runtime.single import Single
 
 
 class _Finishable:
     """What both worlds share: the one result, rendered to its final bytes before anything is committed."""
 
-    def __init__(self, record: Record, request: Request) -> None:
+    def __init__(self, target: object | None, record: Record, request: Request) -> None:
+        self._target = target
         self._record = record
         self._request = request
         self._outcome: Outcome | None = None
+
+    def _check_single(self, single: Single) -> None:
+        """Refuse a second connection: what is written there would not be part of the one transaction."""
+        if self._target is not None and self._target is not single.target:
+            raise MisuseError(
+                "A single_transaction operation has one connection: hand it to the call, as connection=, not here."
+            )
 
     def finish(self, result: object) -> None:
         """Give the result of the operation; it is stored in the very commit of this transaction."""
@@ -39,9 +48,8 @@ class Transaction(_Finishable):
     """A block whose rows and outcome exist together or not at all."""
 
     def __init__(self, turn: BlockingTurn, target: object | None, record: Record, request: Request) -> None:
-        super().__init__(record, request)
+        super().__init__(target, record, request)
         self._turn = turn
-        self._target = target
         self._is_single = turn.single is not None
 
     @property
@@ -53,7 +61,9 @@ class Transaction(_Finishable):
 
     def __enter__(self) -> Self:
         """Lock the record and begin, or raise `ClaimLost`."""
-        if not self._is_single:
+        if self._turn.single is not None:
+            self._check_single(self._turn.single)
+        else:
             self._turn.target = self._target
             drive(begin_guarded(self._record, self._request.policy), self._turn.perform)
         return self
@@ -69,8 +79,7 @@ class Transaction(_Finishable):
         if self._turn.transaction is None:
             return
         if error is not None or self._outcome is None:
-            transaction, self._turn.transaction = self._turn.transaction, None
-            transaction.rollback()
+            drive(leave_guarded(self._record, self._request.policy), self._turn.perform)
         if error is None:
             outcome = self._finished()
             drive(commit_guarded(self._record, self._request.policy, outcome), self._turn.perform)
@@ -81,9 +90,8 @@ class AsyncTransaction(_Finishable):
     """The asyncio twin of `Transaction`."""
 
     def __init__(self, turn: AsyncTurn, target: object | None, record: Record, request: Request) -> None:
-        super().__init__(record, request)
+        super().__init__(target, record, request)
         self._turn = turn
-        self._target = target
         self._is_single = turn.single is not None
 
     @property
@@ -95,7 +103,9 @@ class AsyncTransaction(_Finishable):
 
     async def __aenter__(self) -> Self:
         """Lock the record and begin, or raise `ClaimLost`."""
-        if not self._is_single:
+        if self._turn.single is not None:
+            self._check_single(self._turn.single)
+        else:
             self._turn.target = self._target
             await drive_async(begin_guarded(self._record, self._request.policy), self._turn.perform)
         return self
@@ -111,8 +121,7 @@ class AsyncTransaction(_Finishable):
         if self._turn.transaction is None:
             return
         if error is not None or self._outcome is None:
-            transaction, self._turn.transaction = self._turn.transaction, None
-            await transaction.rollback()
+            await drive_async(leave_guarded(self._record, self._request.policy), self._turn.perform)
         if error is None:
             outcome = self._finished()
             await drive_async(commit_guarded(self._record, self._request.policy, outcome), self._turn.perform)

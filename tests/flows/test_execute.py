@@ -9,7 +9,7 @@ from nebis.core.answers import Answer, Doubtful, Gone, Grant, Granted, Kept, Loc
 from nebis.core.record import Outcome, OutcomeKind, State
 from nebis.core.verbs import Claim, Complete
 from nebis.flows.execute import execute
-from nebis.flows.request import Finished
+from nebis.flows.request import Finished, finished
 from nebis.ports.asks import Draw, KeepAlive, RunHandler
 from nebis.ports.observer import (
     AttemptStarted,
@@ -83,8 +83,7 @@ def test_replay_answers_with_the_stored_bytes() -> None:
 
     ending = world.run(execute(REQUEST))
 
-    outcome = Outcome(kind=OutcomeKind.SUCCEEDED, body=REQUEST.encode("stored"))
-    assert ending == Finished(record_id=RECORD.record_id, outcome=outcome, is_replay=True)
+    assert ending == finished(DONE, is_replay=True)
     assert world.told == [Replayed(**ABOUT, kind=OutcomeKind.SUCCEEDED)]
     assert not world.of(RunHandler)
 

@@ -8,7 +8,7 @@ from nebis import NotConfirmed, Rejected, Retryable, StoreUnavailable, WriteInDo
 from nebis.core.answers import Grant, Granted, Kept, Locked, Refusal, Refused, Replay, Reused, Running
 from nebis.core.record import Outcome, OutcomeKind, Record
 from nebis.core.verbs import Claim, Complete, Doubt, Withdraw
-from nebis.flows.request import Failed, Finished
+from nebis.flows.request import Failed, Finished, finished
 from nebis.flows.single import execute_single
 from nebis.ports.asks import RunHandler, Settled, TransactionBegin, TransactionCommit, TransactionIsSame
 from nebis.ports.observer import AttemptStarted, Completed, Event, FoundInFlight, Released, Replayed, Withdrawn
@@ -159,9 +159,9 @@ def lost_commit(*later: Line) -> ScriptedWorld:
 
 def test_lost_commit_that_the_same_claim_finds_done_was_done() -> None:
     """F012: the unique index makes the claim wait for the old transaction, so its answer is proof."""
-    ending = lost_commit(Replay(record=completed(RECORD, DONE.body))).run(execute_single(REQUEST))
+    done = completed(RECORD, DONE.body)
 
-    assert ending == Finished(record_id=RECORD.record_id, outcome=DONE, is_replay=False)
+    assert lost_commit(Replay(record=done)).run(execute_single(REQUEST)) == finished(done, is_replay=False)
 
 
 def test_lost_commit_that_the_same_claim_finds_undone_is_given_back() -> None:

@@ -51,7 +51,7 @@ assert_type(place, Operation[Order, Receipt])
 assert_type(place(key="k", tenant="t", command=Order("apple")), Receipt)
 assert_type(place.execute(key="k", tenant="t", command=Order("apple")), Execution[Receipt])
 place(key="k", tenant="t", command="apple")  # type: ignore[arg-type]
-place("k", "t", Order("apple"))  # type: ignore[misc]
+place("k", "t", Order("apple"))  # type: ignore[call-arg]
 place(key="k", command=Order("apple"))  # type: ignore[call-arg]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nebis.core.answers import ClaimAnswer, Granted, Locked, Running
 from nebis.core.verbs import Claim
 from nebis.flow import Flow
@@ -15,16 +17,23 @@ LONGEST_POLL_SECONDS = 0.5
 
 
 def enter(request: Request) -> Flow[ClaimAnswer | Locked]:
-    """Claim; while a twin runs and the policy allows, wait for it to end and claim again.
+    """Claim; while a twin runs and the policy allows, wait for it to end and claim again."""
+    drawn = yield from Draw()
+    claim = request.claim(drawn.record_id, drawn.nonce)
+    return (yield from outlast_twins(claim, request, lambda: _claim_once(claim, request)))
+
+
+def outlast_twins(
+    claim: Claim, request: Request, claim_once: Callable[[], Flow[ClaimAnswer | Locked]]
+) -> Flow[ClaimAnswer | Locked]:
+    """Claim, in whichever way, until no twin runs or the policy's patience is over.
 
     A wake-up is only a hint: polling with a deadline is the truth (F026).
     """
-    drawn = yield from Draw()
-    claim = request.claim(drawn.record_id, drawn.nonce)
     deadline: float | None = None
     poll_seconds = FIRST_POLL_SECONDS
     while True:
-        answer = yield from _claim_once(claim, request)
+        answer = yield from claim_once()
         if not isinstance(answer, Running | Locked) or not claim.will_wait:
             return answer
         now = yield from Elapsed()

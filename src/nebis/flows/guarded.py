@@ -105,11 +105,10 @@ def _commit(
     Raises `WriteInDoubt` if somebody ended the transaction inside, `ClaimLost` if the record is no longer ours,
     `StoreUnavailable` if it is certain that nothing was committed, `NotConfirmed` if that cannot be learnt in time.
     """
-    if not (yield from TransactionIsSame()):
-        yield from TransactionRollback()
-        yield from doubt_ended_inside(record, policy)
-        raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
     try:
+        if not (yield from TransactionIsSame()):
+            yield from TransactionRollback()
+            yield from _doubt_ended_inside(record, policy)
         answer = yield from TransactionApply(verb)
         if not isinstance(answer, Kept):
             yield from TransactionRollback()
@@ -118,24 +117,46 @@ def _commit(
         yield from TransactionCommit()
     except IndefiniteFailure as failure:
         yield from TransactionRollback()
-        yield from _learn(record, policy, failure, has_happened)
+        _decide(record, (yield from learn(record.identity, policy, failure)), failure, has_happened)
     except DefiniteFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
 
 
-def doubt_ended_inside(record: Record, policy: Policy) -> Flow[None]:
-    """Say, outside the transaction, that some of its rows may be committed and some not."""
+def leave_guarded(record: Record, policy: Policy) -> Flow[None]:
+    """Undo a transaction that ends without an outcome; raise `WriteInDoubt` if somebody ended it inside."""
+    if (yield from undo()):
+        yield from _doubt_ended_inside(record, policy)
+
+
+def undo() -> Flow[bool]:
+    """Roll back, and tell whether somebody had ended the transaction inside: then some of its rows may be committed."""
+    try:
+        is_same = yield from TransactionIsSame()
+    except StoreFailure:
+        is_same = True  # It failed before, and nothing of it was committed.
+    yield from TransactionRollback()
+    return not is_same
+
+
+def _doubt_ended_inside(record: Record, policy: Policy) -> Flow[None]:
+    """Say, outside the transaction, that some of its rows may be committed and some not; and raise it."""
     verb = Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE)
     answer = yield from send_owned(verb, policy.confirm.total_seconds())
     if isinstance(answer, Kept):
-        yield from Tell(
-            DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=DOUBT_ENDED_INSIDE)
-        )
+        yield from tell_ended_inside(record)
+    raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
 
 
-def _learn(record: Record, policy: Policy, failure: StoreFailure, has_happened: Callable[[Record], bool]) -> Flow[None]:
-    """Learn what became of a COMMIT whose answer was lost; return if it happened, raise if it did not.
+def tell_ended_inside(record: Record) -> Flow[None]:
+    """Tell the observers that the record is in doubt for this reason."""
+    yield from Tell(
+        DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=DOUBT_ENDED_INSIDE)
+    )
+
+
+def learn(identity: bytes, policy: Policy, failure: StoreFailure) -> Flow[Record | None]:
+    """Return the record as a COMMIT left it whose answer was lost; raise `NotConfirmed` if that stays unknown.
 
     A plain read proves nothing while the old transaction may still be under way. Holding the row does: it ended.
     """
@@ -143,19 +164,17 @@ def _learn(record: Record, policy: Policy, failure: StoreFailure, has_happened: 
     pause_seconds = FIRST_PAUSE_SECONDS
     while (yield from Elapsed()) - began <= policy.confirm.total_seconds():
         try:
-            found = yield from Barrier(record.identity)
+            found = yield from Barrier(identity)
         except StoreFailure:
             found = Locked()
         if not isinstance(found, Locked):
-            return _decided(record, found, failure, has_happened)
+            return found
         yield from Pause(pause_seconds)
         pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
     raise NotConfirmed(failure.detail) from failure
 
 
-def _decided(
-    record: Record, found: Record | None, failure: StoreFailure, has_happened: Callable[[Record], bool]
-) -> None:
+def _decide(record: Record, found: Record | None, failure: StoreFailure, has_happened: Callable[[Record], bool]) -> None:
     reason = not_mine(found, record.ownership)
     if found is not None and reason in (None, Refusal.COMPLETED) and has_happened(found):
         return  # By this very owner: the commit happened, only its answer was lost.

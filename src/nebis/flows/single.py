@@ -1,21 +1,22 @@
 """Single transaction: claim, business rows and outcome in one commit. For short, purely local work.
 
-There is no committed claim, hence no lease, no zombie and nothing to recover; twins wait at the unique index.
+There is no committed claim, hence no lease, no zombie and nothing to recover; a twin meanwhile is told that the key is
+in flight.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from nebis.core.answers import ClaimAnswer, Granted, Kept, Locked, Replay
-from nebis.core.record import Outcome, OutcomeKind, Record
-from nebis.core.verbs import Claim, Complete, Withdraw
-from nebis.errors import StoreUnavailable, WriteInDoubt
+from nebis.core.answers import ClaimAnswer, Granted, Kept, Locked
+from nebis.core.record import Outcome, OutcomeKind, Record, State
+from nebis.core.verbs import Claim, Complete, Doubt
+from nebis.errors import InFlight, StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
-from nebis.flows.enter import enter
+from nebis.flows.enter import outlast_twins
 from nebis.flows.execute import told, without_running
-from nebis.flows.guarded import DOUBT_ENDED_INSIDE, doubt_ended_inside
-from nebis.flows.persist import as_refusal, send_claim, send_owned
+from nebis.flows.guarded import DOUBT_ENDED_INSIDE, learn, tell_ended_inside, undo
+from nebis.flows.persist import send_claim, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
 from nebis.flows.settle import classified, rendered
 from nebis.ports.asks import (
@@ -34,16 +35,17 @@ from nebis.ports.asks import (
 from nebis.ports.observer import Completed, Released, Withdrawn
 from nebis.ports.store import IndefiniteFailure, RowLocked, StoreFailure
 
+RETRY_AFTER_SECONDS = 0.5
+"""Single transactions are short: whoever comes back after this finds most of them ended."""
+
 
 def execute_single(request: Request) -> Flow[Ending]:
     """Run the handler inside the transaction that claims; anything but a commit leaves nothing behind."""
     drawn = yield from Draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
-    record = yield from _claim_inside(claim)
-    if record is None:
-        # A twin holds the key or has ended: the ordinary way in says which, waits where the policy allows, and, should
-        # the key have become free meanwhile, gives it back and tries once more inside a transaction.
-        return (yield from _outside(request))
+    record = yield from _enter(request, claim)
+    if not isinstance(record, Record):
+        return record
     end = yield from RunHandler(record)
     match end:
         case Settled():
@@ -51,57 +53,58 @@ def execute_single(request: Request) -> Flow[Ending]:
         case Returned():
             return (yield from _commit(request, claim, record, rendered(request, end.value)))
         case Raised():
-            yield from TransactionRollback()
+            if (yield from undo()):
+                yield from _doubt_ended_inside(request, claim, record)
             return (yield from _raised(request, claim, record, end.error))
         case _:
             assert_never(end)
 
 
-def _claim_inside(claim: Claim) -> Flow[Record | None]:
-    """Claim within the transaction; None if the key is not free, and then nothing is left behind."""
+def _enter(request: Request, claim: Claim) -> Flow[Record | Ending]:
+    """Come to own the record inside a transaction, or say how the request ends without running."""
+    answer = yield from outlast_twins(claim, request, lambda: _claim_inside(claim))
+    if isinstance(answer, Locked):
+        raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
+    yield from Tell(told(answer))
+    return answer.record if isinstance(answer, Granted) else without_running(answer)
+
+
+def _claim_inside(claim: Claim) -> Flow[ClaimAnswer | Locked]:
+    """Claim within a transaction, which stays open only if the claim is granted; `Locked` if a twin is in one."""
     try:
         yield from TransactionBegin()
-        answer = yield from TransactionApply(claim)
-    except RowLocked:
-        answer = Locked()
+        answer = yield from _claim(claim)
     except StoreFailure as failure:
         yield from TransactionRollback()
         # Nothing was committed, so even an indefinite failure is a definite refusal here.
         raise StoreUnavailable(failure.detail) from failure
     if not isinstance(answer, Granted):
         yield from TransactionRollback()
-        return None
-    yield from Tell(told(answer))
-    return answer.record
+    return answer
 
 
-def _outside(request: Request) -> Flow[Ending]:
-    answer: ClaimAnswer | Locked = yield from enter(request)
-    if isinstance(answer, Locked):
-        raise StoreUnavailable("a transaction that is not committed yet holds this key")
-    if not isinstance(answer, Granted):
-        yield from Tell(told(answer))
-        return without_running(answer)
-    withdraw = Withdraw(ownership=answer.record.ownership)
-    yield from send_owned(withdraw, request.policy.confirm.total_seconds())
-    raise StoreUnavailable("the transaction that held this key was just rolled back")
+def _claim(claim: Claim) -> Flow[ClaimAnswer | Locked]:
+    try:
+        answer: ClaimAnswer | Locked = yield from TransactionApply(claim)
+    except RowLocked:
+        return Locked()
+    return answer
 
 
 def _commit(request: Request, claim: Claim, record: Record, outcome: Outcome) -> Flow[Ending]:
     """Write the outcome and commit everything at once."""
-    if not (yield from TransactionIsSame()):
-        # Whoever ended the transaction inside committed the claim with some of the rows, or undid it with all of them.
-        yield from TransactionRollback()
-        yield from doubt_ended_inside(record, request.policy)
-        raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     try:
+        if not (yield from TransactionIsSame()):
+            yield from TransactionRollback()
+            yield from _doubt_ended_inside(request, claim, record)
         answer = yield from TransactionApply(verb)
         assert isinstance(answer, Kept)  # I2: nobody else can have seen a claim that is not committed.
         yield from TransactionCommit()
     except IndefiniteFailure as failure:
         yield from TransactionRollback()
-        return (yield from _learn(request, claim, failure))
+        found = yield from learn(claim.identity, request.policy, failure)
+        return _decided(record, found, failure)
     except StoreFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
@@ -109,24 +112,28 @@ def _commit(request: Request, claim: Claim, record: Record, outcome: Outcome) ->
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
 
-def _learn(request: Request, claim: Claim, failure: StoreFailure) -> Flow[Ending]:
-    """Learn what became of a COMMIT whose answer was lost: claim again under the same nonce.
+def _decided(record: Record, found: Record | None, failure: StoreFailure) -> Ending:
+    """Say what became of a COMMIT whose answer was lost: it alone can have left this very claim behind."""
+    if found is not None and found.ownership == record.ownership and found.state is State.COMPLETED:
+        return finished(found, is_replay=False)
+    raise StoreUnavailable("the COMMIT was lost on its way and nothing was committed") from failure
 
-    The unique index makes this claim wait for the old transaction, so its answer is proof: a replay means that it was
-    committed, a grant that it never was.
+
+def _doubt_ended_inside(request: Request, claim: Claim, record: Record) -> Flow[None]:
+    """Put the key in doubt and raise it: whoever ended the transaction committed the claim with some of the rows.
+
+    Or undid it with all of them, and may have committed others since; then the key is claimed anew, only to say so.
     """
-    try:
-        answer = yield from send_claim(claim, request.policy.confirm.total_seconds())
-    except StoreFailure as again:
-        raise as_refusal(again) from failure
-    if isinstance(answer, Replay):
-        return finished(answer.record, is_replay=answer.record.nonce != claim.nonce)
-    if isinstance(answer, Granted):
-        yield from send_owned(Withdraw(ownership=answer.record.ownership), request.policy.confirm.total_seconds())
-        raise StoreUnavailable("the COMMIT was lost on its way and nothing was committed") from failure
-    if isinstance(answer, Locked):
-        raise as_refusal(failure) from failure
-    return without_running(answer)
+    budget_seconds = request.policy.confirm.total_seconds()
+    answer = yield from send_owned(Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE), budget_seconds)
+    if not isinstance(answer, Kept):
+        again = yield from send_claim(claim, budget_seconds)
+        if isinstance(again, Granted):
+            record = again.record
+            answer = yield from send_owned(Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE), budget_seconds)
+    if isinstance(answer, Kept):
+        yield from tell_ended_inside(record)
+    raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
 
 
 def _raised(request: Request, claim: Claim, record: Record, error: Exception) -> Flow[Ending]:
@@ -136,8 +143,8 @@ def _raised(request: Request, claim: Claim, record: Record, error: Exception) ->
         happened = Withdrawn if disposition is Disposition.WITHDRAW else Released
         yield from Tell(happened(operation=record.operation, operation_id=str(record.record_id)))
         return Failed(record=record, error=error)
-    again = yield from _claim_inside(claim)
-    if again is None:
-        return (yield from _outside(request))
+    again = yield from _enter(request, claim)
+    if not isinstance(again, Record):
+        return again
     outcome = Outcome(kind=OutcomeKind.REJECTED, body=request.encode_rejection(error))
     return (yield from _commit(request, claim, again, outcome))

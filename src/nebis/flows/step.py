@@ -8,11 +8,11 @@ from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.errors import EffectInDoubt
 from nebis.flow import Flow
 from nebis.flows.effect import EffectPlan, stop_in_doubt
-from nebis.flows.guarded import begin_guarded, commit_step
+from nebis.flows.guarded import begin_guarded, commit_step, leave_guarded
 from nebis.flows.ledger import Ledger
 from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.policy import Policy
-from nebis.ports.asks import CallEffect, Raised, Tell, TransactionRollback
+from nebis.ports.asks import CallEffect, Raised, Tell
 from nebis.ports.observer import EffectReplayed
 
 
@@ -45,9 +45,9 @@ def run_step(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan) -
         )
         end = yield from CallEffect(plan.call, step)
         if isinstance(end, Raised):
-            yield from TransactionRollback()
+            yield from leave_guarded(record, policy)
             raise end.error
-        result = yield from _encoded(plan, end.value)
+        result = yield from _encoded(record, policy, plan, end.value)
         done = replace(step, verdict=EffectVerdict.HAPPENED, result=result)
         yield from commit_step(record, policy, done)
         ledger.keep(done)
@@ -57,10 +57,10 @@ def run_step(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan) -
         ledger.end(is_known=is_known)
 
 
-def _encoded(plan: EffectPlan, value: object) -> Flow[bytes]:
+def _encoded(record: Record, policy: Policy, plan: EffectPlan, value: object) -> Flow[bytes]:
     try:
         return plan.encode(value)
     except BaseException:
         # Nothing is committed yet, so an unstorable result is only an exception of the handler.
-        yield from TransactionRollback()
+        yield from leave_guarded(record, policy)
         raise

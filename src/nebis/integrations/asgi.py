@@ -1,4 +1,4 @@
-"""The half that all ASGI frameworks share: the route runs in a task of our own, and nothing is sent before it is stored.
+"""The half that all ASGI frameworks share: the route runs in a task of our own, and what it sends is stored first.
 
 The claim is made inside, by a decorator on the endpoint, where authentication and validation have run. The answer is
 taken outside, around the route, where the framework has rendered it.
@@ -12,18 +12,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl
 
-from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt
+from nebis.aio import AsyncNebis, AsyncOpenAttempt
 from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending
 from nebis.http.body import BodyBuffer
 from nebis.http.exchange import Exchange
-from nebis.http.headers import HeaderPairs, decoded, encoded
+from nebis.http.headers import decoded, encoded
 from nebis.http.options import Reference
-from nebis.integrations.protection import Incoming, Protection
+from nebis.integrations.protection import Admission, Protection
 from nebis.ports.asks import Raised, Returned
-from nebis.sync import Attempt, Nebis, OpenAttempt
+from nebis.sync import Nebis, OpenAttempt
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -103,7 +102,7 @@ class Inbox:
 class Passage:
     """One request on its way through a route."""
 
-    def __init__(self, receive: Receive, send: Send, protection: Protection | None) -> None:
+    def __init__(self, receive: Receive, send: Send, protection: Admission | None) -> None:
         self.inbox = Inbox(receive)
         self.protection = protection
         self.tenant = ""
@@ -123,6 +122,12 @@ class Passage:
         self._has_sent = False
         if protection is not None:
             self.inbox.keep(protection.body_limit_bytes)
+
+    @property
+    def protected(self) -> Protection:
+        """Return how the endpoint is protected that this request claims for."""
+        assert isinstance(self.protection, Protection)
+        return self.protection
 
     async def receive(self) -> Message:
         """Give the route its messages. After the claim no client can hang up on it (F074)."""
@@ -147,8 +152,8 @@ class Passage:
 
     def _gather(self, chunk: bytes) -> None:
         """Keep a chunk; of an answer above the cap only as much as shows that it is."""
-        if self.answer is None and self.protection is not None:
-            room = self.protection.storage.limit_bytes + 1 - len(self._body)
+        if self.answer is None:
+            room = self.protected.storage.limit_bytes + 1 - len(self._body)
             self._body += chunk[:room]
 
     async def _finish(self) -> None:
@@ -156,27 +161,24 @@ class Passage:
             live = Exchange(
                 status=self._start["status"], headers=decoded(self._start.get("headers", ())), body=bytes(self._body)
             )
-            assert self.protection is not None
             is_own = self.is_own or self.error is not None
-            await self.settle(self.protection.ended(live, error=self.error, is_own=is_own), live)
+            await self.settle(self.protected.ended(live, error=self.error, is_own=is_own), live)
         await self.send_answer()
 
     async def settle(self, end: Returned[Any] | Raised, live: Exchange | None) -> None:
         """Store how the attempt ended, and find out what its caller is told; raises what the endpoint raised."""
         attempt, self.attempt = self.attempt, None
         assert attempt is not None
-        assert self.protection is not None
         try:
             ending = await _settled(attempt, end)
         except NebisError as error:
-            self.answer = self.protection.refused(error)
+            self.answer = self.protected.refused(error)
             return
         self.answer = await self.told(ending, live)
 
     async def told(self, ending: Ending, live: Exchange | None = None) -> Exchange:
         """Say what the caller gets, rebuilding an answer that is not stored."""
-        protection = self.protection
-        assert protection is not None
+        protection = self.protected
         answer = protection.answer(ending, tenant=self.tenant, live=live)
         if isinstance(answer, Exchange):
             return answer
@@ -187,9 +189,8 @@ class Passage:
 
     async def rebuild(self, reference: Reference) -> Exchange:
         """Call the application's function that makes an answer from a resource."""
-        assert self.protection is not None
-        assert self.protection.reconstruct is not None
-        rebuild = self.protection.reconstruct.rebuild
+        assert self.protected.reconstruct is not None
+        rebuild = self.protected.reconstruct.rebuild
         value = (
             await rebuild(reference)
             if inspect.iscoroutinefunction(rebuild)
@@ -214,7 +215,7 @@ class Passage:
             await self._send(message)
 
 
-async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Protection | None = None) -> None:
+async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admission | None = None) -> None:
     """Run a route in a task that outlives its caller, and send only what the store confirmed (I11)."""
     if scope["type"] != "http" or PASSAGE in scope:
         await app(scope, receive, send)
@@ -268,79 +269,10 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
         raise
 
 
-async def claimed(
-    passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
-) -> AsyncAttempt | Attempt | None:
-    """Claim for an endpoint; None if it may run without a key. Otherwise `passage.answer` is set and nothing may run."""
-    protection = passage.protection
-    assert protection is not None
-    passage.render = render
-    try:
-        secrets = (await nebis.opened() if isinstance(nebis, AsyncNebis) else await asyncio.to_thread(nebis.opened))[1]
-        request = protection.prepare(secrets, incoming, tenant, render=render)
-        if request is None:
-            return None
-        passage.tenant = str(tenant)
-        begun = (
-            await nebis.begin(request)
-            if isinstance(nebis, AsyncNebis)
-            else await asyncio.to_thread(nebis.begin, request)
-        )
-        if isinstance(begun, AsyncOpenAttempt | OpenAttempt):
-            passage.attempt = begun
-            _adopt(nebis)
-            return begun.attempt
-        passage.answer = await passage.told(begun)
-    except NebisError as error:
-        passage.answer = protection.refused(error)
-    return None
-
-
-def _adopt(nebis: AsyncNebis | Nebis) -> None:
-    task = asyncio.current_task()
-    if task is not None and isinstance(nebis, AsyncNebis):
-        nebis.adopt(task)
-
-
 async def _settled(attempt: AsyncOpenAttempt | OpenAttempt, end: Returned[Any] | Raised) -> Ending:
     if isinstance(attempt, AsyncOpenAttempt):
         return await attempt.settle(end)
     return await asyncio.to_thread(attempt.settle, end)
-
-
-def passage_of(scope: Scope, protection: Protection) -> Passage:
-    """Return the passage of a request, or raise `ConfigError` if nothing goes around its route."""
-    passage = scope.get(PASSAGE)
-    if not isinstance(passage, Passage):
-        raise ConfigError([f"endpoint {protection.name!r}: {NOT_INSTALLED}"])
-    if passage.protection is None:
-        passage.protection = protection
-        passage.inbox.keep(protection.body_limit_bytes)
-    return passage
-
-
-async def incoming(scope: Scope, passage: Passage, **given: Any) -> Incoming:
-    """Read the rest of a request, to its clean end, before anything is claimed (F080, F081)."""
-    client = scope.get("client")
-    return Incoming(
-        method=scope["method"],
-        headers=headers_of(scope),
-        query=query_of(scope),
-        path=dict(scope.get("path_params") or {}),
-        body=await passage.inbox.whole(),
-        peer=client[0] if client else None,
-        **given,
-    )
-
-
-def headers_of(scope: Scope) -> HeaderPairs:
-    """Return the headers of a request."""
-    return decoded(scope.get("headers", ()))
-
-
-def query_of(scope: Scope) -> list[tuple[str, str]]:
-    """Return the query of a request, in its order."""
-    return parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
 
 
 async def drain() -> None:

@@ -203,7 +203,7 @@ class Protection(Admission):
     def answer(self, ending: Ending, *, tenant: str, live: Exchange | None = None) -> Exchange | Reference:
         """Say what the caller gets; raise the endpoint's own exception where there is nothing else to tell.
 
-        `live` is what the framework rendered for this very attempt. What a `Reference` is rebuilt to is marked by `replayed`.
+        `live` is what the framework rendered for this attempt. A `Reference` is rebuilt, then marked by `replayed`.
         """
         match ending:
             case Finished():

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Outcome, Record
 from nebis.core.verbs import Verb
-from nebis.errors import MisuseError
+from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
 from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
@@ -38,10 +38,10 @@ from nebis.ports.asks import (
     TransactionRollback,
 )
 from nebis.ports.observer import Observer
-from nebis.ports.store import BlockingBackend, BlockingTransaction
+from nebis.ports.store import BlockingBackend, BlockingTransaction, StoreFailure
+from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
-from nebis.runtime.counting import Counting
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
@@ -60,7 +60,7 @@ class BlockingWorld:
     ) -> None:
         self.backend = backend
         counting = Counting()
-        self.observers = (counting, *observers) if keeps_house else tuple(observers)
+        self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting) if keeps_house else None
@@ -139,7 +139,11 @@ class BlockingTurn:
 
     def apply(self, ask: Apply) -> Answer | Locked:
         if self.transaction is not None:
-            [answer] = self.transaction.run(self._world.backend.store.apply([ask.verb]))
+            try:
+                [answer] = self.transaction.run(self._world.backend.store.apply([ask.verb]))
+            except StoreFailure as failure:
+                # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
+                raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
             return answer
         return self._world.apply(ask.verb)
 
@@ -199,7 +203,11 @@ class BlockingTurn:
 
     def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
-        self._open().begin()
+        try:
+            self._open().begin()
+        except MisuseError:
+            self.transaction = None  # It never began, so there is nothing to undo.
+            raise
 
     def transaction_hold(self, ask: TransactionHold) -> Record | Locked | None:
         return self._open().run(self._world.backend.store.hold(ask.identity))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Outcome, Record
 from nebis.core.verbs import Verb
-from nebis.errors import ClaimLost, MisuseError
+from nebis.errors import ClaimLost, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
 from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
@@ -40,10 +40,10 @@ from nebis.ports.asks import (
     TransactionRollback,
 )
 from nebis.ports.observer import Observer
-from nebis.ports.store import AsyncBackend, AsyncTransaction
+from nebis.ports.store import AsyncBackend, AsyncTransaction, StoreFailure
+from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
-from nebis.runtime.counting import Counting
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
@@ -60,7 +60,7 @@ class AsyncWorld:
     def __init__(self, backend: AsyncBackend, observers: Sequence[Observer] = (), *, keeps_house: bool = False) -> None:
         self.backend = backend
         counting = Counting()
-        self.observers = (counting, *observers) if keeps_house else tuple(observers)
+        self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting) if keeps_house else None
@@ -157,7 +157,11 @@ class AsyncTurn:
 
     async def apply(self, ask: Apply) -> Answer | Locked:
         if self.transaction is not None:
-            [answer] = await self.transaction.run(self._world.backend.store.apply([ask.verb]))
+            try:
+                [answer] = await self.transaction.run(self._world.backend.store.apply([ask.verb]))
+            except StoreFailure as failure:
+                # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
+                raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
             return answer
         return await self._world.apply(ask.verb)
 
@@ -247,7 +251,11 @@ class AsyncTurn:
 
     async def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
-        await self._open().begin()
+        try:
+            await self._open().begin()
+        except MisuseError:
+            self.transaction = None  # It never began, so there is nothing to undo.
+            raise
 
     async def transaction_hold(self, ask: TransactionHold) -> Record | Locked | None:
         return await self._open().run(self._world.backend.store.hold(ask.identity))

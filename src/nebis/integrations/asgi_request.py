@@ -1,0 +1,120 @@
+"""What an endpoint's decorator does with an ASGI request: read it whole, claim, tell what is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl
+
+from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt, AsyncOperation
+from nebis.errors import ConfigError, NebisError
+from nebis.flows.request import Ending
+from nebis.http.exchange import Exchange
+from nebis.http.headers import HeaderPairs, decoded
+from nebis.http.problem import problem
+from nebis.http.status import operation_id_of, status_view
+from nebis.http.wire import Wire
+from nebis.integrations.asgi import NOT_INSTALLED, PASSAGE, Passage, Scope
+from nebis.integrations.bound import Bound
+from nebis.integrations.protection import Admission, Incoming
+from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
+
+
+def passage_of(scope: Scope, protection: Admission) -> Passage:
+    """Return the passage of a request, or raise `ConfigError` if nothing goes around its route."""
+    passage = scope.get(PASSAGE)
+    if not isinstance(passage, Passage):
+        raise ConfigError([f"endpoint {protection.name!r}: {NOT_INSTALLED}"])
+    if passage.protection is None:
+        passage.protection = protection
+        passage.inbox.keep(protection.body_limit_bytes)
+    return passage
+
+
+async def incoming(scope: Scope, passage: Passage, **given: Any) -> Incoming:
+    """Read the rest of a request, to its clean end, before anything is claimed (F080, F081)."""
+    client = scope.get("client")
+    return Incoming(
+        method=scope["method"],
+        headers=headers_of(scope),
+        query=query_of(scope),
+        path=dict(scope.get("path_params") or {}),
+        body=await passage.inbox.whole(),
+        peer=client[0] if client else None,
+        **given,
+    )
+
+
+def headers_of(scope: Scope) -> HeaderPairs:
+    """Return the headers of a request."""
+    return decoded(scope.get("headers", ()))
+
+
+def query_of(scope: Scope) -> list[tuple[str, str]]:
+    """Return the query of a request, in its order."""
+    return parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+
+
+async def claimed(
+    passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
+) -> AsyncAttempt | Attempt | None:
+    """Claim for an endpoint. None if it may run without a key, or, once `passage.answer` is set, not at all."""
+    passage.render = render
+    secrets = (await nebis.opened() if isinstance(nebis, AsyncNebis) else await asyncio.to_thread(nebis.opened))[1]
+    request = passage.protected.prepare(secrets, incoming, tenant, render=render)
+    if request is None:
+        return None
+    passage.tenant = str(tenant)
+    if isinstance(nebis, AsyncNebis):
+        task = asyncio.current_task()
+        assert task is not None
+        nebis.adopt(task)
+        begun: AsyncOpenAttempt | OpenAttempt | Ending = await nebis.begin(request)
+    else:
+        begun = await asyncio.to_thread(nebis.begin, request)
+    if isinstance(begun, AsyncOpenAttempt | OpenAttempt):
+        passage.attempt = begun
+        return begun.attempt
+    passage.answer = await passage.told(begun)
+    return None
+
+
+async def executed(
+    route: Bound, operation: AsyncOperation[Any, Any] | Operation[Any, Any], incoming: Incoming, tenant: object
+) -> Exchange:
+    """Call the operation that a route is bound to, and render its result."""
+    call = route.call(incoming, tenant)
+    if isinstance(operation, AsyncOperation):
+        execution = await operation.execute(key=call.key, tenant=call.tenant, command=call.command)
+    else:
+        execution = await asyncio.to_thread(operation.execute, key=call.key, tenant=call.tenant, command=call.command)
+    return route.answer(execution)
+
+
+async def read_status(
+    nebis: AsyncNebis | Nebis, operation_id: str, tenant: object, wire: Wire | None = None
+) -> Exchange:
+    """Look an operation up for a tenant. What is unknown and what is another's are looked up and told alike (SEC07)."""
+    wanted = operation_id_of(operation_id)
+    try:
+        record = (
+            await nebis.find(wanted) if isinstance(nebis, AsyncNebis) else await asyncio.to_thread(nebis.find, wanted)
+        )
+        return status_view(record, tenant=str(tenant or ""))
+    except NebisError as error:
+        rendered = problem(error, wire or Wire())
+        if rendered is None:
+            raise
+        return rendered
+
+
+@contextmanager
+def telling(passage: Passage) -> Iterator[None]:
+    """Tell the caller whatever is wrong with the request, in place of running it."""
+    try:
+        yield
+    except NebisError as error:
+        assert passage.protection is not None
+        passage.answer = passage.protection.refused(error)

@@ -1,0 +1,100 @@
+"""PostgreSQL through psycopg2, as far as a joined transaction needs it: the driver that many applications still have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+from uuid import UUID
+
+import psycopg2
+from psycopg2 import extensions
+
+from nebis.stores.sql.asks import Row
+from nebis.stores.sql.postgres.conversation import Execute
+from nebis.stores.sql.postgres.failures import Proof, Trouble, server_trouble
+
+_UUID_TYPE = 2950
+# Of a notice psycopg2 keeps only the text, whose first word the server translates. What is certainly less than a warning
+# is let pass; everything else could be the warning that a commit is not replicated (F017).
+_HARMLESS = ("NOTICE:", "INFO:", "LOG:", "DEBUG:")
+
+
+class Ear(Protocol):
+    """Whoever wants to know what the server says unasked."""
+
+    def hear(self, *, severity: str | None, sqlstate: str | None) -> None:
+        """Take note of it."""
+        ...
+
+
+class Psycopg2:
+    """psycopg2, as a joined transaction uses it."""
+
+    def is_idle(self, connection: Any) -> bool:
+        """Say whether the connection is outside any transaction."""
+        return bool(connection.get_transaction_status() == extensions.TRANSACTION_STATUS_IDLE)
+
+    def perform(self, connection: Any, ask: Execute) -> list[Row]:
+        """Send one statement and return its rows, with the types that the other drivers give them."""
+        with _plain_cursor(connection) as cursor:
+            if ask.values:
+                cursor.execute(ask.statement.pyformat, _bindable(ask.values))
+            else:
+                cursor.execute(ask.statement.text)
+            if cursor.description is None:
+                return []
+            uuids = {index for index, column in enumerate(cursor.description) if column.type_code == _UUID_TYPE}
+            return [
+                tuple(_read(value, is_uuid=index in uuids) for index, value in enumerate(row))
+                for row in cursor.fetchall()
+            ]
+
+    def describe(self, error: Exception) -> Trouble:
+        """Describe what `perform` raised."""
+        if isinstance(error, psycopg2.Error) and error.pgcode is not None:
+            return server_trouble(
+                sqlstate=error.pgcode,
+                severity=error.diag.severity_nonlocalized,
+                name=type(error).__name__,
+                message=error.diag.message_primary,
+                constraint=error.diag.constraint_name,
+            )
+        # psycopg2 raises the same classes for what was never sent and for what was lost.
+        return Trouble(proof=Proof.NONE, detail=f"psycopg2 lost the conversation ({type(error).__name__})")
+
+    def listen_to_warnings(self, connection: Any, ear: Ear) -> tuple[Ear, int]:
+        """Remember how many notices there are, so that `stop_listening` knows the new ones."""
+        del connection.notices[:]
+        return ear, 0
+
+    def stop_listening(self, connection: Any, listening: tuple[Ear, int]) -> None:
+        """Pass on what came meanwhile."""
+        ear, before = listening
+        for notice in connection.notices[before:]:
+            if not notice.startswith(_HARMLESS):
+                ear.hear(severity="WARNING", sqlstate="01000")
+
+
+@contextmanager
+def _plain_cursor(connection: Any) -> Iterator[Any]:
+    """Open a cursor that returns tuples, whatever factory the application has set."""
+    with connection.cursor(cursor_factory=extensions.cursor) as cursor:
+        yield cursor
+
+
+def _bindable(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: _bound(value) for name, value in values.items()}
+
+
+def _bound(value: object) -> object:
+    if isinstance(value, list):
+        return [_bound(member) for member in value]
+    # Its type is in the statement, and an adapter for UUID is registered only by those who want one.
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _read(value: Any, *, is_uuid: bool) -> Any:
+    if isinstance(value, memoryview):
+        return bytes(value)
+    return UUID(value) if is_uuid and isinstance(value, str) else value
