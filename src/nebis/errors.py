@@ -173,7 +173,8 @@ class InFlight(NotYet):
 
     code = "in-flight"
 
-    def __init__(self, operation: str, *, operation_id: str, retry_after_seconds: float) -> None:
+    def __init__(self, operation: str, *, operation_id: str | None, retry_after_seconds: float) -> None:
+        """Name the attempt, or None for one inside a transaction of which nobody sees anything yet."""
         self.operation = operation
         self.operation_id = operation_id
         super().__init__(

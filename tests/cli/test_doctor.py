@@ -92,6 +92,8 @@ def test_standbys_are_told_by_whether_commits_wait_for_them(own_server: Postgres
         _wait_for_standby(own_server)
         replica = nebis("doctor", store=url.replace(str(own_server.port), str(standby.port)))
         loose = nebis("doctor", store=url)
+        with pytest.raises(ConfigError, match="asynchronous standbys are attached"):
+            open_blocking(url, durability="strict")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE ROLE ordinary LOGIN")
             ordinary = nebis("doctor", store=url.replace("nebis@", "ordinary@"))

@@ -12,6 +12,7 @@ from nebis.ports.asks import (
     Apply,
     AwaitChange,
     Barrier,
+    CallEffect,
     Draw,
     Elapsed,
     Find,
@@ -81,6 +82,8 @@ class ScriptedWorld:
                 return self._admits
             case RunHandler():
                 return self._run_handler(ask.record)
+            case CallEffect():
+                return _called(ask)
             case KeepAlive() | KeepTrying() | Tell() | TransactionRollback():
                 return None
             case _:
@@ -109,6 +112,13 @@ class ScriptedWorld:
             return value if isinstance(value, Settled) else Returned(value)
         except Exception as error:  # noqa: BLE001 - as the runtimes do.
             return Raised(error)
+
+
+def _called(ask: CallEffect) -> Returned[Any] | Raised:
+    try:
+        return Returned(ask.call(ask.effect))
+    except Exception as error:  # noqa: BLE001 - as the runtimes do.
+        return Raised(error)
 
 
 def _next(lines: list[Any]) -> Any:

@@ -4,9 +4,9 @@ import pytest
 
 from nebis import ClaimLost, NotConfirmed
 from nebis.core.answers import Kept, Refusal, Refused
-from nebis.core.record import Resource
+from nebis.core.record import Resource, Retention
 from nebis.core.verbs import Attach
-from nebis.flows.attach import attach_resource
+from nebis.flows.attach import attach_resource, extend_retention
 from nebis.ports.asks import KeepTrying
 from nebis.ports.observer import OwnershipLost
 from nebis.ports.store import IndefiniteFailure
@@ -24,6 +24,15 @@ def test_resource_is_written_by_its_owner() -> None:
     world.run(attach_resource(RECORD, REQUEST.policy, INVOICE))
 
     assert world.verbs == [Attach(ownership=RECORD.ownership, resource=INVOICE)]
+
+
+def test_retention_is_extended_by_its_owner() -> None:
+    world = ScriptedWorld(Kept())
+
+    world.run(extend_retention(RECORD, REQUEST.policy, 5_000_000))
+
+    retention = Retention(outcome_us=5_000_000, metadata_us=REQUEST.policy.kept.metadata_us)
+    assert world.verbs == [Attach(ownership=RECORD.ownership, retention=retention)]
 
 
 def test_fenced_attempt_learns_it_from_its_next_call() -> None:

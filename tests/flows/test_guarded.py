@@ -9,7 +9,7 @@ from nebis import ClaimLost, NotConfirmed, StoreUnavailable, WriteInDoubt
 from nebis.core.answers import Kept, Locked, Refusal, Refused
 from nebis.core.record import Fence, Nonce, Outcome, OutcomeKind, Record, RecordId, State
 from nebis.core.verbs import Complete, Doubt
-from nebis.flows.guarded import DOUBT_ENDED_INSIDE, begin_guarded, commit_guarded, not_mine
+from nebis.flows.guarded import DOUBT_ENDED_INSIDE, begin_guarded, commit_guarded, leave_guarded, not_mine
 from nebis.ports.asks import (
     Barrier,
     TransactionBegin,
@@ -117,6 +117,36 @@ def test_transaction_that_somebody_ended_inside_is_in_doubt() -> None:
     assert world.verbs == [Doubt(ownership=RECORD.ownership, reason=DOUBT_ENDED_INSIDE)]
     assert world.told == [DoubtRaised(**ABOUT, reason=DOUBT_ENDED_INSIDE)]
     assert not world.of(TransactionCommit)
+
+
+def test_transaction_that_failed_before_its_commit_left_nothing() -> None:
+    world = ScriptedWorld(says={TransactionIsSame: [REFUSED]})
+
+    with pytest.raises(StoreUnavailable, match="rolled back"):
+        world.run(commit_guarded(RECORD, REQUEST.policy, OUTCOME))
+
+    assert rollbacks(world) == 1
+    assert not world.of(TransactionCommit)
+
+
+def test_block_that_raised_after_somebody_ended_the_transaction_is_in_doubt() -> None:
+    world = ScriptedWorld(Kept(), says={TransactionIsSame: [False]})
+
+    with pytest.raises(WriteInDoubt):
+        world.run(leave_guarded(RECORD, REQUEST.policy))
+
+    assert world.verbs == [Doubt(ownership=RECORD.ownership, reason=DOUBT_ENDED_INSIDE)]
+    assert rollbacks(world) == 1
+
+
+@pytest.mark.parametrize("line", [True, REFUSED])
+def test_block_that_raised_is_rolled_back(line: bool | DefiniteFailure) -> None:
+    world = ScriptedWorld(says={TransactionIsSame: [line]})
+
+    world.run(leave_guarded(RECORD, REQUEST.policy))
+
+    assert world.verbs == []
+    assert rollbacks(world) == 1
 
 
 def test_doubt_about_a_record_that_was_taken_over_is_not_announced() -> None:

@@ -12,7 +12,7 @@ from nebis.core.answers import Doubtful, Kept, Refusal, Refused, Running
 from nebis.core.record import EffectsMode, Fence, Outcome, OutcomeKind, Record, RecordId, State
 from nebis.core.verbs import Complete, Doubt, Release, Suspend, Verb, Withdraw
 from nebis.flows.request import Failed, Finished, Request, Vanished
-from nebis.flows.settle import DOUBT_HANDLER_RAISED, LONGEST_REASON, seen, settle
+from nebis.flows.settle import DOUBT_CODE_CHANGED, DOUBT_HANDLER_RAISED, LONGEST_REASON, seen, settle
 from nebis.ports.asks import KeepTrying, Raised, Returned, Settled
 from nebis.ports.observer import (
     Completed,
@@ -90,6 +90,18 @@ def test_outcome_that_the_handlers_own_transaction_stored_is_answered_without_an
 
     assert ending == Finished(record_id=RECORD.record_id, outcome=outcome, is_replay=False)
     assert world.asked == []
+
+
+@pytest.mark.parametrize("end", [Returned("done", never_asked="charge"), Raised(Rejected("no"), never_asked="charge")])
+def test_end_of_an_attempt_that_never_asked_for_a_recorded_effect_is_in_doubt(end: Returned[object] | Raised) -> None:
+    """The code changed between two attempts, and an effect that happened is not in the answer."""
+    world = ScriptedWorld(Kept())
+
+    ending = world.run(settle(REQUEST, RECORD, end))
+
+    assert isinstance(ending, Failed)
+    assert ending.doubt_reason == DOUBT_CODE_CHANGED
+    assert world.verbs == [Doubt(ownership=RECORD.ownership, reason=DOUBT_CODE_CHANGED)]
 
 
 def test_result_that_cannot_be_stored_is_a_final_outcome() -> None:

@@ -4,14 +4,31 @@ from dataclasses import replace
 
 import pytest
 
-from nebis import NotConfirmed, Rejected, Retryable, StoreUnavailable, WriteInDoubt
-from nebis.core.answers import Grant, Granted, Kept, Locked, Refusal, Refused, Replay, Reused, Running
-from nebis.core.record import Outcome, OutcomeKind, Record
-from nebis.core.verbs import Claim, Complete, Doubt, Withdraw
+from nebis import InFlight, NotConfirmed, Rejected, Retryable, StoreUnavailable, Wait, WriteInDoubt
+from nebis.core.answers import Grant, Granted, Kept, Locked, Refusal, Refused, Replay, Running
+from nebis.core.record import Nonce, Outcome, OutcomeKind, Record
+from nebis.core.verbs import Claim, Complete, Doubt
 from nebis.flows.request import Failed, Finished, finished
 from nebis.flows.single import execute_single
-from nebis.ports.asks import RunHandler, Settled, TransactionBegin, TransactionCommit, TransactionIsSame
-from nebis.ports.observer import AttemptStarted, Completed, Event, FoundInFlight, Released, Replayed, Withdrawn
+from nebis.ports.asks import (
+    Barrier,
+    RunHandler,
+    Settled,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionIsSame,
+    TransactionRollback,
+)
+from nebis.ports.observer import (
+    AttemptStarted,
+    Completed,
+    DoubtRaised,
+    Event,
+    FoundInFlight,
+    Released,
+    Replayed,
+    Withdrawn,
+)
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked
 from tests.flows.scripted import Line, ScriptedWorld
 from tests.flows.specimens import Unwanted, classified, completed, owned, quick, rejection
@@ -55,42 +72,66 @@ def test_transaction_that_cannot_begin_ran_nothing(failure: IndefiniteFailure | 
     assert not world.of(RunHandler)
 
 
+@pytest.mark.parametrize("failure", [UNKNOWN, REFUSED])
+def test_claim_that_fails_ran_nothing(failure: IndefiniteFailure | DefiniteFailure) -> None:
+    world = ScriptedWorld(failure)
+
+    with pytest.raises(StoreUnavailable):
+        world.run(execute_single(REQUEST))
+
+    assert not world.of(RunHandler)
+    assert len(world.of(TransactionRollback)) == 1
+
+
 @pytest.mark.parametrize(
-    ("inside", "outside", "event"),
+    ("answer", "event"),
     [
-        (Running(record=RECORD, lease_left_us=1), Running(record=RECORD, lease_left_us=1), FoundInFlight),
-        (RowLocked("a twin's insert"), Replay(record=completed(RECORD, DONE.body)), Replayed),
+        (Running(record=RECORD, lease_left_us=1), FoundInFlight),
+        (Replay(record=completed(RECORD, DONE.body)), Replayed),
     ],
 )
-def test_key_that_is_not_free_is_answered_as_anywhere(
-    inside: Line, outside: Running | Replay, event: type[Event]
+def test_key_that_is_not_free_is_answered_as_anywhere_and_leaves_no_transaction(
+    answer: Running | Replay, event: type[Event]
 ) -> None:
-    world = ScriptedWorld(inside, outside)
+    world = ScriptedWorld(answer)
 
     ending = world.run(execute_single(REQUEST))
 
     assert isinstance(ending, Running | Finished)
     assert events(world) == [event]
     assert not world.of(RunHandler)
+    assert len(world.of(TransactionRollback)) == 1
 
 
-def test_key_that_became_free_meanwhile_is_given_back_unused() -> None:
-    world = ScriptedWorld(Locked(), GRANTED, Kept())
+@pytest.mark.parametrize("line", [Locked(), RowLocked("a twin's insert")])
+def test_key_in_a_twins_open_transaction_is_in_flight(line: Line) -> None:
+    """F045: nobody waits at the index, and nothing is known of the twin yet."""
+    world = ScriptedWorld(line)
 
-    with pytest.raises(StoreUnavailable, match="just rolled back"):
+    with pytest.raises(InFlight) as told:
         world.run(execute_single(REQUEST))
 
-    assert kinds(world) == [Claim, Claim, Withdraw]
+    assert told.value.operation_id is None
     assert not world.of(RunHandler)
+    assert len(world.of(TransactionRollback)) == 1
 
 
-def test_key_that_stays_locked_runs_nothing() -> None:
-    world = ScriptedWorld(Locked())
+def test_twin_that_may_wait_is_answered_once_the_transaction_ended() -> None:
+    world = ScriptedWorld(Locked(), Locked(), Replay(record=completed(RECORD, DONE.body)))
 
-    with pytest.raises(StoreUnavailable, match="holds this key"):
+    ending = world.run(execute_single(quick(in_flight=Wait())))
+
+    assert isinstance(ending, Finished)
+    assert ending.is_replay
+    assert len(world.of(TransactionBegin)) == len(world.of(TransactionRollback)) == 3
+
+
+def test_store_that_is_held_as_a_whole_is_busy_not_in_flight() -> None:
+    """F042."""
+    world = ScriptedWorld(says={TransactionBegin: [RowLocked("the file")]})
+
+    with pytest.raises(StoreUnavailable):
         world.run(execute_single(REQUEST))
-
-    assert not world.of(RunHandler)
 
 
 def raising(error: Exception) -> ScriptedWorld:
@@ -138,12 +179,59 @@ def test_rejection_that_meets_a_faster_twin_answers_with_the_twins_outcome() -> 
 
 
 def test_transaction_that_somebody_ended_inside_is_in_doubt() -> None:
-    world = ScriptedWorld(GRANTED, Kept(), says={TransactionIsSame: [False]})
+    """The claim is repeated: it is there if that somebody committed, and comes anew if it was rolled back."""
+    world = ScriptedWorld(GRANTED, GRANTED, Kept(), says={TransactionIsSame: [False]})
 
     with pytest.raises(WriteInDoubt):
         world.run(execute_single(REQUEST))
 
-    assert kinds(world) == [Claim, Doubt]
+    assert kinds(world) == [Claim, Claim, Doubt]
+    assert events(world) == [AttemptStarted, DoubtRaised]
+    assert not world.of(TransactionCommit)
+
+
+def test_handler_that_ended_the_transaction_inside_and_raised_is_in_doubt_too() -> None:
+    def handler(_: Record) -> object:
+        raise Retryable("busy")
+
+    world = ScriptedWorld(GRANTED, GRANTED, Kept(), handler=handler, says={TransactionIsSame: [False]})
+
+    with pytest.raises(WriteInDoubt):
+        world.run(execute_single(REQUEST))
+
+    assert kinds(world) == [Claim, Claim, Doubt]
+
+
+def test_handler_that_raised_in_a_transaction_that_cannot_even_be_asked_left_nothing() -> None:
+    def handler(_: Record) -> object:
+        raise Retryable("busy")
+
+    world = ScriptedWorld(GRANTED, handler=handler, says={TransactionIsSame: [REFUSED]})
+
+    assert isinstance(world.run(execute_single(REQUEST)), Failed)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (GRANTED, Running(record=RECORD, lease_left_us=1)),
+        (GRANTED, GRANTED, Refused(reason=Refusal.FENCED, found=RECORD)),
+    ],
+)
+def test_doubt_that_meets_a_faster_twin_is_told_to_the_caller_only(script: tuple[Line, ...]) -> None:
+    world = ScriptedWorld(*script, says={TransactionIsSame: [False]})
+
+    with pytest.raises(WriteInDoubt):
+        world.run(execute_single(REQUEST))
+
+    assert events(world) == [AttemptStarted]
+
+
+def test_doubt_that_cannot_be_stored_is_not_confirmed() -> None:
+    world = ScriptedWorld(GRANTED, REFUSED, says={TransactionIsSame: [False]})
+
+    with pytest.raises(NotConfirmed):
+        world.run(execute_single(REQUEST))
 
 
 def test_commit_that_was_refused_left_nothing() -> None:
@@ -153,37 +241,28 @@ def test_commit_that_was_refused_left_nothing() -> None:
         world.run(execute_single(REQUEST))
 
 
-def lost_commit(*later: Line) -> ScriptedWorld:
-    return ScriptedWorld(GRANTED, Kept(), *later, says={TransactionCommit: [UNKNOWN]})
+def lost_commit(found: object) -> ScriptedWorld:
+    return ScriptedWorld(GRANTED, Kept(), says={TransactionCommit: [UNKNOWN], Barrier: [found]})
 
 
-def test_lost_commit_that_the_same_claim_finds_done_was_done() -> None:
-    """F012: the unique index makes the claim wait for the old transaction, so its answer is proof."""
-    done = completed(RECORD, DONE.body)
+def test_lost_commit_that_the_barrier_finds_done_was_done() -> None:
+    """F012: the barrier waits for the old transaction, so what it finds is proof."""
+    ending = lost_commit(completed(RECORD, DONE.body)).run(execute_single(REQUEST))
 
-    assert lost_commit(Replay(record=done)).run(execute_single(REQUEST)) == finished(done, is_replay=False)
+    assert ending == Finished(record_id=RECORD.record_id, outcome=DONE, is_replay=False)
 
 
-def test_lost_commit_that_the_same_claim_finds_undone_is_given_back() -> None:
-    """F013."""
-    world = lost_commit(GRANTED, Kept())
-
+@pytest.mark.parametrize("found", [None, RECORD, replace(completed(RECORD, DONE.body), nonce=Nonce(b"o" * 16))])
+def test_lost_commit_that_the_barrier_finds_undone_left_nothing(found: Record | None) -> None:
+    """F013: nothing, or only what a twin made meanwhile."""
     with pytest.raises(StoreUnavailable, match="nothing was committed"):
-        world.run(execute_single(REQUEST))
-
-    assert kinds(world) == [Claim, Complete, Claim, Withdraw]
+        lost_commit(found).run(execute_single(REQUEST))
 
 
-def test_lost_commit_overtaken_by_another_command_is_answered_as_such() -> None:
-    reused = Reused(record=RECORD)
-
-    assert lost_commit(reused).run(execute_single(REQUEST)) == reused
-
-
-@pytest.mark.parametrize("line", [Locked(), UNKNOWN])
-def test_lost_commit_that_stays_unknown_is_told_as_such(line: Line) -> None:
+@pytest.mark.parametrize("found", [Locked(), UNKNOWN])
+def test_lost_commit_that_stays_unknown_is_told_as_such(found: Locked | IndefiniteFailure) -> None:
     with pytest.raises(NotConfirmed):
-        lost_commit(line).run(execute_single(REQUEST))
+        lost_commit(found).run(execute_single(REQUEST))
 
 
 def test_claim_inside_can_never_be_fenced() -> None:

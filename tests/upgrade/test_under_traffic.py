@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 
 import psycopg
 
-from nebis import Attempt, Local, Nebis
+from nebis import Attempt, Local, Nebis, uuid4_key
 from tests.cli.command import nebis, start_nebis
 from tests.upgrade.older_code import opened_by_older_code
 
@@ -54,12 +53,11 @@ def serving(application: Nebis, traffic: Traffic) -> Callable[[str], str]:
 def clients(call: Callable[[str], str], traffic: Traffic) -> Iterator[None]:
     """Send a steady stream, every request twice: once for the work and once for the replay."""
     is_over = threading.Event()
-    numbers = count()
 
     def send() -> None:
         due = time.monotonic()
         while not is_over.is_set():
-            key = f"invoice-{next(numbers)}"
+            key = uuid4_key()
             try:
                 started = time.monotonic()
                 answer = call(key)

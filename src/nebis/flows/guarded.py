@@ -106,21 +106,22 @@ def _commit(
     `StoreUnavailable` if it is certain that nothing was committed, `NotConfirmed` if that cannot be learnt in time.
     """
     try:
-        if not (yield from TransactionIsSame()):
-            yield from TransactionRollback()
-            yield from _doubt_ended_inside(record, policy)
-        answer = yield from TransactionApply(verb)
-        if not isinstance(answer, Kept):
-            yield from TransactionRollback()
-            reason = answer.reason if isinstance(answer, Refused) else Refusal.FENCED
-            raise ClaimLost(record.operation, reason)
-        yield from TransactionCommit()
+        is_same = yield from TransactionIsSame()
+        answer = (yield from TransactionApply(verb)) if is_same else None
+        if isinstance(answer, Kept):
+            yield from TransactionCommit()
+            return
     except IndefiniteFailure as failure:
         yield from TransactionRollback()
         _decide(record, (yield from learn(record.identity, policy, failure)), failure, has_happened)
+        return
     except DefiniteFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
+    yield from TransactionRollback()
+    if not is_same:
+        yield from _doubt_ended_inside(record, policy)
+    raise ClaimLost(record.operation, answer.reason if isinstance(answer, Refused) else Refusal.FENCED)
 
 
 def leave_guarded(record: Record, policy: Policy) -> Flow[None]:
@@ -174,7 +175,9 @@ def learn(identity: bytes, policy: Policy, failure: StoreFailure) -> Flow[Record
     raise NotConfirmed(failure.detail) from failure
 
 
-def _decide(record: Record, found: Record | None, failure: StoreFailure, has_happened: Callable[[Record], bool]) -> None:
+def _decide(
+    record: Record, found: Record | None, failure: StoreFailure, has_happened: Callable[[Record], bool]
+) -> None:
     reason = not_mine(found, record.ownership)
     if found is not None and reason in (None, Refusal.COMPLETED) and has_happened(found):
         return  # By this very owner: the commit happened, only its answer was lost.

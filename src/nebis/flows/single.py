@@ -11,7 +11,7 @@ from typing import assert_never
 from nebis.core.answers import ClaimAnswer, Granted, Kept, Locked
 from nebis.core.record import Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Claim, Complete, Doubt
-from nebis.errors import InFlight, StoreUnavailable, WriteInDoubt
+from nebis.errors import InFlight, NotConfirmed, StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
 from nebis.flows.enter import outlast_twins
 from nebis.flows.execute import told, without_running
@@ -93,14 +93,13 @@ def _claim(claim: Claim) -> Flow[ClaimAnswer | Locked]:
 
 def _commit(request: Request, claim: Claim, record: Record, outcome: Outcome) -> Flow[Ending]:
     """Write the outcome and commit everything at once."""
-    verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     try:
-        if not (yield from TransactionIsSame()):
-            yield from TransactionRollback()
-            yield from _doubt_ended_inside(request, claim, record)
-        answer = yield from TransactionApply(verb)
-        assert isinstance(answer, Kept)  # I2: nobody else can have seen a claim that is not committed.
-        yield from TransactionCommit()
+        is_same = yield from TransactionIsSame()
+        if is_same:
+            verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
+            answer = yield from TransactionApply(verb)
+            assert isinstance(answer, Kept)  # I2: nobody else can have seen a claim that is not committed.
+            yield from TransactionCommit()
     except IndefiniteFailure as failure:
         yield from TransactionRollback()
         found = yield from learn(claim.identity, request.policy, failure)
@@ -108,6 +107,9 @@ def _commit(request: Request, claim: Claim, record: Record, outcome: Outcome) ->
     except StoreFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
+    if not is_same:
+        yield from TransactionRollback()
+        yield from _doubt_ended_inside(request, claim, record)
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
@@ -125,14 +127,14 @@ def _doubt_ended_inside(request: Request, claim: Claim, record: Record) -> Flow[
     Or undid it with all of them, and may have committed others since; then the key is claimed anew, only to say so.
     """
     budget_seconds = request.policy.confirm.total_seconds()
-    answer = yield from send_owned(Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE), budget_seconds)
-    if not isinstance(answer, Kept):
-        again = yield from send_claim(claim, budget_seconds)
-        if isinstance(again, Granted):
-            record = again.record
-            answer = yield from send_owned(Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE), budget_seconds)
-    if isinstance(answer, Kept):
-        yield from tell_ended_inside(record)
+    try:
+        claimed = yield from send_claim(claim, budget_seconds)
+    except StoreFailure as failure:
+        raise NotConfirmed(failure.detail) from failure
+    if isinstance(claimed, Granted):
+        verb = Doubt(ownership=claimed.record.ownership, reason=DOUBT_ENDED_INSIDE)
+        if isinstance((yield from send_owned(verb, budget_seconds)), Kept):
+            yield from tell_ended_inside(claimed.record)
     raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
 
 

@@ -135,7 +135,7 @@ def accepted(error: InFlight, wire: Wire) -> Exchange:
     """Render a running operation as accepted: its caller comes back to the status, not with the request."""
     seconds = whole_seconds(error.retry_after_seconds)
     headers = [("content-type", "application/json"), ("cache-control", "no-store"), ("retry-after", str(seconds))]
-    location = wire.location(error.operation_id)
+    location = None if error.operation_id is None else wire.location(error.operation_id)
     if location is not None:
         headers.append(("location", location))
     members = {"operation_id": error.operation_id, "state": "in_progress", "retry_after": seconds}

@@ -126,7 +126,7 @@ def operation_status(nebis: AsyncNebis | Nebis, *, tenant: Callable[[Request], A
 
     async def endpoint(request: Request) -> Response:
         owner = await outcome_of(tenant, request)
-        return _response(await read_status(nebis, request.path_params["id"], owner))
+        return response_of(await read_status(nebis, request.path_params["id"], owner))
 
     return endpoint
 
@@ -162,7 +162,8 @@ async def _tenant(admission: Admission, request: Request) -> Any:
     return given if given is not None else await outcome_of(cast("Callable[..., Any]", admission.tenant), request)
 
 
-def _response(exchange: Exchange) -> Response:
+def response_of(exchange: Exchange) -> Response:
+    """Make a response that is sent exactly as the answer says."""
     response = Response(content=exchange.body, status_code=exchange.status)
     response.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in exchange.framed()]
     return response

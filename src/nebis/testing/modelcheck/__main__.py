@@ -37,7 +37,10 @@ def _verdict(reports: list[Report], wanted: int) -> int:
     edges = sum(report.result.transitions for report in reports)
     taken: set[Edge] = set().union(*(report.result.edges for report in reports))
     _say(f"{'together':38} {states:9} {edges:10}")
-    _say(f"edges of the state machine taken: {len(taken)} of {len(Edge)}; not taken: " + "; ".join(sorted(set(Edge) - taken)))
+    _say(
+        f"edges of the state machine taken: {len(taken)} of {len(Edge)}; not taken: "
+        + "; ".join(sorted(set(Edge) - taken))
+    )
     stories = [story for report in reports for story in report.stories]
     for story in stories:
         _say("\n" + story)
@@ -76,8 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m nebis.testing.modelcheck", description=main.__doc__)
     parser.add_argument("--states", type=int, default=0, help="fail unless at least so many states were visited")
     parser.add_argument("--processes", type=int, default=2, help="worlds that are searched at the same time")
-    parser.add_argument("--deeper", type=int, default=0, help="add so many late messages, crashes and requests to each world")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="one world, or one mutant; repeatable")
+    parser.add_argument(
+        "--deeper", type=int, default=0, help="add so many late messages, crashes and requests to each world"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="one world, or one mutant; repeatable"
+    )
     parser.add_argument("--mutants", action="store_true", help="hunt the planted mistakes instead")
     return parser
 

@@ -44,7 +44,7 @@ def call(ledger: Ledger, effect_class: EffectClass, wanted: Call) -> Iterator[Sa
         yield Said(Cost.FREE, "H", ledger)
         return
     seen = entry._replace(fence=wanted.fence) if is_fenced else entry
-    yield Said(Cost.FREE, "H", added(ledger, seen._replace(count=entry.count + 1, memory="S")))
+    yield Said(Cost.FREE, "H", added(ledger, seen._replace(times=entry.times + 1, memory="S")))
     if effect_class is EffectClass.STICKY:
         yield Said(Cost.REJECT, "R", added(ledger, seen._replace(memory="R")))
     elif is_fenced:
@@ -61,7 +61,7 @@ def landed(ledger: Ledger, effect_class: EffectClass, wanted: Call) -> Ledger:
 def committed(ledger: Ledger, life: int, step: str) -> Ledger:
     """Return the ledger after business rows were committed with the record."""
     entry = found(ledger, life, step, life)
-    return added(ledger, entry._replace(count=entry.count + 1, memory="S"))
+    return added(ledger, entry._replace(times=entry.times + 1, memory="S"))
 
 
 def voided(ledger: Ledger, life: int, step: str, key: int) -> Ledger:

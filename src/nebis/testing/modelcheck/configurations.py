@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from nebis.core.record import EffectClass, EffectsMode
@@ -31,9 +31,9 @@ class Configuration:
     """How many attempts are alive at the same time."""
     tenants: int = 1
     commands: int = 1
-    starts: int = 3
+    starts: int = 2
     crashes: int = 1
-    late: int = 2
+    late: int = 1
     """Messages that get no answer in time: lost, repeated, or applied at any later moment."""
     rejections: int = 1
     failures: int = 1
@@ -59,68 +59,68 @@ class Configuration:
         return sum(amount << (3 * cost) for cost, amount in amounts.items())
 
 
-def _declared(name: str, *classes: EffectClass, undo: EffectClass | None = None, **budgets: int) -> Configuration:
-    chosen = {"starts": 2, "late": 1} | budgets
-    return Configuration(name=name, classes=classes, undo=undo, **chosen)
+_LOCAL = (EffectClass.TRANSACTIONAL,)
+_OPAQUE, _QUERYABLE, _STICKY = EffectClass.OPAQUE, EffectClass.QUERYABLE, EffectClass.STICKY
 
-
-def _local(name: str, transaction: Transaction = Transaction.GUARDED, **budgets: int) -> Configuration:
-    classes = (EffectClass.TRANSACTIONAL,)
-    return Configuration(name=name, mode=EffectsMode.LOCAL, classes=classes, transaction=transaction, **budgets)
-
-
-def _opaque(name: str, **budgets: int) -> Configuration:
-    return Configuration(name=name, mode=EffectsMode.OPAQUE, **budgets)
-
-
-CONFIGURATIONS: tuple[Configuration, ...] = (
-    _opaque("opaque mode", crashes=2),
-    _opaque("opaque mode, three at once", at_once=3, starts=4, late=1),
-    _opaque("opaque mode, ageing", late=1, ageings=2),
-    _opaque("opaque mode, two tenants", tenants=2, late=1, rejections=0),
-    _opaque("opaque mode, two commands", commands=2, late=1),
-    _local("local, single transaction", Transaction.SINGLE, starts=6, at_once=3, late=3, ageings=2, tenants=2, commands=2),
-    _local("local, guarded transaction"),
-    _local("local, guarded, three at once", at_once=3, late=1),
-    _local("local, guarded, ageing", late=1, ageings=1),
-    _local("local, guarded, two tenants", tenants=2, late=1, rejections=0, failures=0),
-    _declared("transactional step", EffectClass.TRANSACTIONAL, late=2),
-    _declared("sticky", EffectClass.STICKY),
-    _declared("sticky, ageing", EffectClass.STICKY, ageings=2, failures=0, rejections=0),
-    replace(
-        _declared("sticky, recall window", EffectClass.STICKY, ageings=1, failures=0, rejections=0),
-        has_recall_window=True,
+_OPAQUE_MODE = (
+    Configuration(name="opaque mode", mode=EffectsMode.OPAQUE, starts=3, late=2, crashes=2, at_least=98_000),
+    Configuration(name="opaque mode, three at once", mode=EffectsMode.OPAQUE, at_once=3, starts=4),
+    Configuration(name="opaque mode, ageing", mode=EffectsMode.OPAQUE, starts=3, ageings=2),
+    Configuration(name="opaque mode, two tenants", mode=EffectsMode.OPAQUE, tenants=2, starts=3, rejections=0),
+    Configuration(name="opaque mode, two commands", mode=EffectsMode.OPAQUE, commands=2, starts=3),
+)
+_LOCAL_MODE = (
+    Configuration(
+        name="local, single transaction",
+        mode=EffectsMode.LOCAL,
+        classes=_LOCAL,
+        transaction=Transaction.SINGLE,
+        tenants=2,
+        commands=2,
+        at_once=3,
+        starts=6,
+        late=3,
+        ageings=2,
     ),
-    _declared("success only", EffectClass.SUCCESS_ONLY),
-    _declared("success only, ageing", EffectClass.SUCCESS_ONLY, ageings=1, failures=0, rejections=0),
-    _declared("fenced", EffectClass.FENCED),
-    _declared("queryable", EffectClass.QUERYABLE, late=2, failures=0),
-    _declared("queryable, ageing", EffectClass.QUERYABLE, ageings=1),
-    _declared("opaque effect", EffectClass.OPAQUE, late=2, failures=0),
-    _declared("opaque effect, two tenants", EffectClass.OPAQUE, tenants=2, failures=0, rejections=0),
-    _declared("two sticky, undo sticky", EffectClass.STICKY, EffectClass.STICKY, undo=EffectClass.STICKY, starts=1),
-    _declared(
-        "two queryable, undo queryable",
-        EffectClass.QUERYABLE,
-        EffectClass.QUERYABLE,
-        undo=EffectClass.QUERYABLE,
-        failures=0,
+    Configuration(name="local, guarded transaction", mode=EffectsMode.LOCAL, classes=_LOCAL, starts=3, late=2),
+    Configuration(name="local, guarded, three at once", mode=EffectsMode.LOCAL, classes=_LOCAL, at_once=3, starts=3),
+    Configuration(name="local, guarded, ageing", mode=EffectsMode.LOCAL, classes=_LOCAL, starts=3, ageings=1),
+    Configuration(name="local, guarded, two tenants", mode=EffectsMode.LOCAL, classes=_LOCAL, tenants=2, failures=0),
+)
+_ONE_EFFECT = (
+    Configuration(name="transactional step", classes=_LOCAL, late=2),
+    Configuration(name="sticky", classes=(_STICKY,)),
+    Configuration(name="sticky, ageing", classes=(_STICKY,), ageings=1, failures=0, rejections=0),
+    Configuration(
+        name="sticky, recall window", classes=(_STICKY,), has_recall_window=True, ageings=1, failures=0, rejections=0
     ),
-    _declared(
-        "success only and opaque, undo sticky",
-        EffectClass.SUCCESS_ONLY,
-        EffectClass.OPAQUE,
-        undo=EffectClass.STICKY,
+    Configuration(name="success only", classes=(EffectClass.SUCCESS_ONLY,)),
+    Configuration(
+        name="success only, ageing", classes=(EffectClass.SUCCESS_ONLY,), ageings=1, failures=0, rejections=0
+    ),
+    Configuration(name="fenced", classes=(EffectClass.FENCED,)),
+    Configuration(name="queryable", classes=(_QUERYABLE,), late=2, failures=0),
+    Configuration(name="queryable, ageing", classes=(_QUERYABLE,), ageings=1),
+    Configuration(name="opaque effect", classes=(_OPAQUE,), late=2, failures=0),
+    Configuration(name="opaque effect, two tenants", classes=(_OPAQUE,), tenants=2, failures=0, rejections=0),
+)
+_TWO_EFFECTS = (
+    Configuration(name="two sticky, undo sticky", classes=(_STICKY, _STICKY), undo=_STICKY, starts=1),
+    Configuration(name="two queryable, undo queryable", classes=(_QUERYABLE, _QUERYABLE), undo=_QUERYABLE, failures=0),
+    Configuration(
+        name="success only and opaque, undo sticky",
+        classes=(EffectClass.SUCCESS_ONLY, _OPAQUE),
+        undo=_STICKY,
         starts=1,
     ),
-    _declared(
-        "local step and fenced, undo local",
-        EffectClass.TRANSACTIONAL,
-        EffectClass.FENCED,
+    Configuration(
+        name="local step and fenced, undo local",
+        classes=(EffectClass.TRANSACTIONAL, EffectClass.FENCED),
         undo=EffectClass.TRANSACTIONAL,
         failures=0,
     ),
 )
+CONFIGURATIONS: tuple[Configuration, ...] = (*_OPAQUE_MODE, *_LOCAL_MODE, *_ONE_EFFECT, *_TWO_EFFECTS)
 """The worlds of the published proof."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nebis.core.answers import Granted, Intended, Kept, Refusal, Refused, Replay
-from nebis.core.record import EffectsMode
+from nebis.core.record import EffectsMode, State
 from nebis.testing.modelcheck.changes import acknowledged, instead, without
 from nebis.testing.modelcheck.habits import Habit
 from nebis.testing.modelcheck.plan import Plan
@@ -90,7 +90,7 @@ class Hearing:
             return instead(situation, attempt, attempt._replace(at=At.OWNING, again=True, said=""))
         if reason in NOT_TO_BE_CALLED_AGAIN:
             return instead(situation, attempt, attempt._replace(at=At.LEAVING, said="doubt", again=False))
-        if reason in NEVER_FOR_AN_HONEST_OWNER:
+        if reason in NEVER_FOR_AN_HONEST_OWNER and found.state is State.IN_PROGRESS:
             refused = Ack(attempt.life, Body("", attempt.life, attempt.name), REFUSED_TO_AN_OWNER)
             return acknowledged(without(situation, attempt), refused)
         if found.outcome is None or found.life != attempt.life:

@@ -13,10 +13,27 @@ from nebis.testing.modelcheck.table import Transition
 from nebis.testing.modelcheck.theorems import Violation
 
 
-def _small(world: str, **budgets: int) -> Configuration:
+def _small(
+    world: str,
+    *,
+    starts: int = 2,
+    crashes: int = 0,
+    late: int = 0,
+    rejections: int = 0,
+    ageings: int = 0,
+    evidence: int = 0,
+) -> Configuration:
     """Return a world with just the faults that a mistake needs to show: it is found soon, and its story is short."""
-    none = {"starts": 2, "crashes": 0, "late": 0, "rejections": 0, "failures": 0, "ageings": 0, "evidence": 0}
-    return replace(named(world), **(none | budgets))
+    return replace(
+        named(world),
+        starts=starts,
+        crashes=crashes,
+        late=late,
+        rejections=rejections,
+        failures=0,
+        ageings=ageings,
+        evidence=evidence,
+    )
 
 
 OPAQUE_MODE = _small("opaque mode", late=1, crashes=1)
@@ -66,10 +83,19 @@ MUTANTS: tuple[Mutant, ...] = (
         world=OPAQUE_EFFECT,
         expected=Violation.DOUBLE_EFFECT,
     ),
-    _habit("opaque called again after a timeout", Habit.CALLED_AGAIN_AFTER_TIMEOUT, OPAQUE_EFFECT, Violation.DOUBLE_EFFECT),
+    _habit(
+        "opaque called again after a timeout", Habit.CALLED_AGAIN_AFTER_TIMEOUT, OPAQUE_EFFECT, Violation.DOUBLE_EFFECT
+    ),
     _habit("derived key per attempt", Habit.KEY_PER_ATTEMPT, STICKY, Violation.DOUBLE_EFFECT),
-    _sabotage("purge of what is not at rest", sabotage.purge_of_anything, _small("queryable, ageing", crashes=1, ageings=1), Violation.EFFECT_VANISHED),
-    _habit("timeout stored as a rejection", Habit.TIMEOUT_IS_A_REJECTION, OPAQUE_EFFECT, Violation.ACK_ERROR_BUT_EFFECT),
+    _sabotage(
+        "purge of what is not at rest",
+        sabotage.purge_of_anything,
+        _small("queryable, ageing", crashes=1, ageings=1),
+        Violation.EFFECT_VANISHED,
+    ),
+    _habit(
+        "timeout stored as a rejection", Habit.TIMEOUT_IS_A_REJECTION, OPAQUE_EFFECT, Violation.ACK_ERROR_BUT_EFFECT
+    ),
     _sabotage(
         "success only: rejection after a takeover is definite",
         sabotage.takeover_leaves_nothing_outstanding,
@@ -114,7 +140,10 @@ MUTANTS: tuple[Mutant, ...] = (
     _sabotage("old life's owner is not fenced", sabotage.guard_is_the_state, OPAQUE_AGEING, Violation.ZOMBIE_ABA),
     _habit("in doubt without automatic exit", Habit.NO_DEADLINE, OPAQUE_MODE, Violation.POISONED),
     _sabotage(
-        "did not happen, without proof", sabotage.absence_needs_no_proof, _small("queryable", late=1, evidence=1), Violation.DOUBLE_EFFECT
+        "did not happen, without proof",
+        sabotage.absence_needs_no_proof,
+        _small("queryable", late=1, evidence=1),
+        Violation.DOUBLE_EFFECT,
     ),
     _sabotage(
         "evidence settles whatever effect is open",
@@ -122,13 +151,25 @@ MUTANTS: tuple[Mutant, ...] = (
         _small("two queryable, undo queryable", late=1, crashes=1),
         Violation.ACK_OK_NO_EFFECT,
     ),
-    _sabotage("resolve leaves the old owner in place", sabotage.resolve_keeps_owner, OPAQUE_MODE, Violation.ACKS_DIFFER),
+    _sabotage(
+        "resolve leaves the old owner in place", sabotage.resolve_keeps_owner, OPAQUE_MODE, Violation.ACKS_DIFFER
+    ),
     _habit("undo under a key per attempt", Habit.KEY_PER_ATTEMPT, WITH_UNDO, Violation.DOUBLE_UNDO),
     _habit("undo skipped", Habit.UNDO_SKIPPED, WITH_UNDO, Violation.ACK_ERROR_BUT_EFFECT),
-    _sabotage("recall window ignored", sabotage.recall_never_ends, _small("sticky, recall window", crashes=1, ageings=1), Violation.DOUBLE_EFFECT),
-    _sabotage("fingerprint not compared", sabotage.any_command, _small("opaque mode, two commands"), Violation.OTHER_COMMAND),
+    _sabotage(
+        "recall window ignored",
+        sabotage.recall_never_ends,
+        _small("sticky, recall window", crashes=1, ageings=1),
+        Violation.DOUBLE_EFFECT,
+    ),
+    _sabotage(
+        "fingerprint not compared", sabotage.any_command, _small("opaque mode, two commands"), Violation.OTHER_COMMAND
+    ),
     _habit(
-        "identity without tenant", Habit.IDENTITY_WITHOUT_TENANT, _small("opaque mode, two tenants"), Violation.OTHER_TENANT
+        "identity without tenant",
+        Habit.IDENTITY_WITHOUT_TENANT,
+        _small("opaque mode, two tenants"),
+        Violation.OTHER_TENANT,
     ),
     _habit(
         "a claim outlives the retention of its record",
@@ -137,7 +178,9 @@ MUTANTS: tuple[Mutant, ...] = (
         Violation.ACK_NOT_DURABLE,
     ),
     _sabotage("no fence on COMPLETE (sticky)", sabotage.complete_without_fence, STICKY, Violation.ACKS_DIFFER),
-    _sabotage("no fence on COMPLETE (success only)", sabotage.complete_without_fence, SUCCESS_ONLY, Violation.ACKS_DIFFER),
+    _sabotage(
+        "no fence on COMPLETE (success only)", sabotage.complete_without_fence, SUCCESS_ONLY, Violation.ACKS_DIFFER
+    ),
     Mutant(
         name="guard without the record id",
         transition=sabotage.guard_without_record_id,

@@ -78,12 +78,13 @@ class Naming:
         faces = [self._table.faces[record] for record in situation.records]
         attempts = sorted(situation.attempts, key=lambda one: self._shape_of_attempt(situation, one))
         sent = sorted(situation.sent, key=lambda one: self._shape_of_message(situation, one))
+        actors: list[Attempt | Message] = [*attempts, *sent]
         mentioned = [name for face in faces for name in face.names]
-        for one in (*attempts, *sent):
+        for one in actors:
             mentioned += (one.life, one.name, one.key)
         names = _in_order_of_appearance(mentioned)
-        fences = self._ranks({*bank_fences, *(face.fence for face in faces), *(one.fence for one in (*attempts, *sent))})
-        lives = frozenset({*(face.life for face in faces), *(one.life for one in (*attempts, *sent))})
+        fences = self._ranks({*bank_fences, *(face.fence for face in faces), *(one.fence for one in actors)})
+        lives = frozenset({*(face.life for face in faces), *(one.life for one in actors)})
         records = tuple([self._table.renamed(record, names, fences) for record in situation.records])
         return _Actors(
             records=records,

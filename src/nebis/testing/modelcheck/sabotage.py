@@ -124,10 +124,9 @@ def complete_overwrites(record: Record | None, verb: Verb, now: int, fence: Fenc
 
 def complete_without_fence(record: Record | None, verb: Verb, now: int, fence: Fence) -> Step[Answer]:
     """Accept an outcome from any owner that this life ever had."""
-    is_running = record is not None and record.state in (State.IN_PROGRESS, State.IN_DOUBT)
-    if isinstance(verb, Complete) and record is not None and is_running:
-        if record.record_id == verb.ownership.record_id:
-            verb = replace(verb, ownership=record.ownership)
+    if isinstance(verb, Complete) and record is not None and record.state in (State.IN_PROGRESS, State.IN_DOUBT):
+        current = replace(verb.ownership, fence=record.fence, nonce=record.nonce)
+        verb = replace(verb, ownership=current)
     return transition(record, verb, now, fence)
 
 

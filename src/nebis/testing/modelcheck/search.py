@@ -21,7 +21,7 @@ from nebis.testing.modelcheck.rows import Rows
 from nebis.testing.modelcheck.surroundings import Surroundings
 from nebis.testing.modelcheck.table import Face, Renaming, Table, Transition
 from nebis.testing.modelcheck.theorems import Theorems, Violation
-from nebis.testing.modelcheck.world import ALL_COSTS, NOBODY, Cost, Move, Situation, Turn
+from nebis.testing.modelcheck.world import ALL_COSTS, NOBODY, Attempt, Cost, Entry, Message, Move, Situation, Turn
 
 BUDGET_BITS = 24
 BUDGET_MASK = (1 << BUDGET_BITS) - 1
@@ -205,7 +205,8 @@ def _next_name(situation: Situation, faces: list[Face]) -> int:
     names = [NOBODY]
     for face in faces:
         names += face.names
-    for one in (*situation.attempts, *situation.sent):
+    actors: list[Attempt | Message] = [*situation.attempts, *situation.sent]
+    for one in actors:
         names += (one.name, one.life, one.key)
     for ack in situation.acks:
         names += ack.body[1:]
@@ -215,7 +216,8 @@ def _next_name(situation: Situation, faces: list[Face]) -> int:
 
 def _next_fence(situation: Situation, faces: list[Face]) -> int:
     fences = [face.fence for face in faces]
-    fences += [one.fence for one in (*situation.attempts, *situation.sent, *situation.bank)]
+    actors: list[Attempt | Message | Entry] = [*situation.attempts, *situation.sent, *situation.bank]
+    fences += [one.fence for one in actors]
     return max(fences) + 1
 
 
@@ -225,5 +227,3 @@ def _path(parents: dict[int, int], state: int) -> tuple[int, ...]:
         state = parents[state]
         path.append(state >> BUDGET_BITS)
     return tuple(reversed(path))
-
-

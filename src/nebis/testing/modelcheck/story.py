@@ -130,7 +130,9 @@ def _shown(search: Search, situation: Situation, cast: _Cast) -> str:
         counts = ", ".join(f"{_effect(step)} x{times_happened(situation.bank, life, step)}" for step in steps)
         parts.append(f"bank for life {cast.name(life)}: {counts}")
     if situation.acks:
-        told = [f"{LETTERS.get(ack.body.kind, 'nothing')} made by {cast.name(ack.body.author)}" for ack in situation.acks]
+        told = [
+            f"{LETTERS.get(ack.body.kind, 'nothing')} made by {cast.name(ack.body.author)}" for ack in situation.acks
+        ]
         parts.append("clients were told: " + ", ".join(told))
     if situation.sent:
         underway = [f"{message.verb} of {cast.name(message.name)}" for message in situation.sent]

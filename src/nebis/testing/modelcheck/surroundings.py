@@ -100,7 +100,9 @@ class Surroundings:
             if reply.record != turn.situation.records[row]:
                 told = Told(RESOLVER, "resolve", message.about, words_of(reply))
                 yield Move(cost, told, resolved)
-                yield Move(Cost.LATE, told._replace(answer="no answer"), sending(then, message))
+                told = told._replace(answer="no answer")
+                yield Move(Cost.LATE, told, sending(then, message))
+                yield Move(Cost.LATE, told._replace(answer="applied; a copy is on its way"), sending(resolved, message))
 
     def _evidence(self, situation: Situation, face: Face) -> Iterator[tuple[str, Situation]]:
         """Yield what a reconciler or a person can truly say now."""
@@ -146,5 +148,5 @@ class Surroundings:
         if not self._may_still_call(situation, face.life, step):
             # Assumption A5: no call is still under way when the bank's memory of its key ends.
             later = self._rows.table.time_passes(situation.records[row], Instant.RECALL_OVER)
-            ledger = bank.forgotten(situation.bank, face.life, step)
-            yield Move(Cost.AGE, Told(CLOCK, "forget keys"), with_bank(self._rows.with_record(situation, row, later), ledger))
+            then = with_bank(situation, bank.forgotten(situation.bank, face.life, step))
+            yield Move(Cost.AGE, Told(CLOCK, "forget keys"), self._rows.with_record(then, row, later))

@@ -98,9 +98,7 @@ class Table:
     def _ask(self, record: int, message: Message, now: int, fence: int) -> Reply:
         step = self._transition(self._records[record], self._letters.verb(message), now, Fence(fence))
         self.edges.add(step.edge)
-        return Reply(
-            self._number(step.record, now), step.answer, step.edge, self._number(_record_in(step.answer), now)
-        )
+        return Reply(self._number(step.record, now), step.answer, step.edge, self._number(_record_in(step.answer), now))
 
     def time_passes(self, record: int, now: int) -> int:
         """Return a record as it looks at a later instant at which nobody asked anything."""
@@ -161,7 +159,7 @@ def _record_in(answer: Answer) -> Record | None:
 
 
 def _without_times(record: Record, now: int) -> Record:
-    """Return the record with each time replaced by whether it is past: only that can matter, and it keeps the search finite."""
+    """Replace each time by whether it is past: only that can matter, and without it no search would end."""
     is_running = record.state is State.IN_PROGRESS
     effects = tuple(
         effect

@@ -94,4 +94,6 @@ class Theorems:
 
     def _net_effects(self, situation: Situation, life: int) -> int:
         bank = situation.bank
-        return sum(times_happened(bank, life, step) - times_happened(bank, life, f"u{step}") for step in self._plan.steps)
+        return sum(
+            times_happened(bank, life, step) - times_happened(bank, life, f"u{step}") for step in self._plan.steps
+        )

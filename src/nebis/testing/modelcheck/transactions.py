@@ -21,8 +21,8 @@ ROWS_COMMITTED = frozenset({Edge.COMPLETED, Edge.CHECKPOINTED_LOCAL})
 class Transactions:
     """Single transactions, guarded ones, and the way out of a commit without an answer.
 
-    A commit that is still in flight holds the row lock, so nobody sees the difference between "decided now" and "decided
-    when the lock is free": each commit is applied or not at once, and only its answer can be lost.
+    A commit that is still in flight holds the row lock, so nobody can tell whether it was decided at once or when the
+    lock became free: here each commit is applied or not at once, and only its answer can be lost.
     """
 
     def __init__(self, rows: Rows, hearing: Hearing, habits: frozenset[Habit]) -> None:

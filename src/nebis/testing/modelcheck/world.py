@@ -61,7 +61,7 @@ class Entry(NamedTuple):
     life: int
     step: str
     key: int
-    count: int
+    times: int
     memory: str = ""
     """What the bank answers next time: S succeeded, R rejected, V voided, or nothing."""
     fence: int = 0
@@ -160,9 +160,9 @@ def found(bank: tuple[Entry, ...], life: int, step: str, key: int) -> Entry:
     for entry in bank:
         if entry.life == life and entry.step == step and entry.key == key:
             return entry
-    return Entry(life, step, key, 0)
+    return Entry(life, step, key, times=0)
 
 
 def times_happened(bank: tuple[Entry, ...], life: int, step: str) -> int:
     """Count how often an effect happened, whatever key it was asked for with."""
-    return sum(entry.count for entry in bank if entry.life == life and entry.step == step)
+    return sum(entry.times for entry in bank if entry.life == life and entry.step == step)
