@@ -183,6 +183,10 @@ class Store(Protocol):
         """Remember that a secret with this check value is in use."""
         ...
 
+    def retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
+        """Forget that a secret was in use, unless records made with it are left; return how many there are."""
+        ...
+
 
 class BlockingSessions(Protocol):
     """Blocking access to a store's connections; safe to share between threads."""

@@ -188,6 +188,17 @@ class MemoryStore:
 
         return (yield from Touch("admit_secret", act))
 
+    def retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
+        """Forget that a secret was in use, unless records made with it are left."""
+
+        def act() -> int:
+            left = sum(record.fingerprint_version >> 8 == number for record in self._records.values())
+            if not left:
+                self._check_values -= {check_value}
+            return left
+
+        return (yield from Touch("retire_secret", act))
+
     def _instant(self, now: int | None) -> int:
         return self._clock() if now is None else now
 

@@ -40,6 +40,8 @@ class Statements:
     offer_secret: Statement
     read_secrets: Statement
     admit_secret: Statement
+    count_made_with: Statement
+    retire_secret: Statement
     add_tally: Statement
     read_tallies: Statement
     lock: Statement | None = None

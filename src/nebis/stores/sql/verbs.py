@@ -217,6 +217,18 @@ class SqlStore:
         yield from self._lock_schema()
         yield from Query(self._statements.admit_secret, {"check_value": check_value})
 
+    def retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
+        """Forget that a secret was in use, unless records made with it are left."""
+        return (yield from in_transaction(self._retire_secret(check_value, number)))
+
+    def _retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
+        yield from self._lock_schema()
+        rows = yield from Query(self._statements.count_made_with, {"number": number})
+        left = int(rows[0][0])
+        if not left:
+            yield from Query(self._statements.retire_secret, {"check_value": check_value})
+        return left
+
     def _lock_schema(self) -> Flow[None]:
         if self._statements.lock_schema is not None:
             yield from Query(self._statements.lock_schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nebis.ports.store import SecretState
+from nebis.testing.conformance import specimens
 from nebis.testing.conformance.harness import Connection, Harness
 
 CANDIDATE = bytes(range(32))
@@ -58,3 +59,21 @@ class TestSecrets:
         state = store.run(store.store.secrets(CANDIDATE))
 
         assert repr(CANDIDATE)[2:20] not in repr(state)
+
+    def test_a_secret_is_retired_once_no_record_was_made_with_it(self, store: Connection) -> None:
+        store.run(store.store.admit_secret(CHECK_VALUE))
+        store.run(store.store.admit_secret(OTHER_CHECK_VALUE))
+
+        left = store.run(store.store.retire_secret(CHECK_VALUE, 99))
+
+        assert left == 0
+        assert store.run(store.store.secrets(None)).check_values == {OTHER_CHECK_VALUE}
+
+    def test_a_secret_that_records_were_made_with_stays(self, store: Connection) -> None:
+        store.run(store.store.admit_secret(CHECK_VALUE))
+        store.run(store.store.apply([specimens.claim(fingerprints=((7 << 8 | 1, b"f" * 32),))]))
+
+        left = store.run(store.store.retire_secret(CHECK_VALUE, 7))
+
+        assert left == 1
+        assert store.run(store.store.secrets(None)).check_values == {CHECK_VALUE}

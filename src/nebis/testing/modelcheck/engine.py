@@ -87,6 +87,10 @@ class Engine:
                 yield self._reject(turn, attempt, attempt._replace(at=At.HEARD, said="R"))
             case "turn_back":
                 yield from self._owner_asks(turn, attempt, said_by(attempt, "turn_back"))
+            case "stop":
+                said = "release" if self._plan.is_clean(attempt.view) else "suspend"
+                stopping = attempt._replace(at=At.LEAVING, said=said)
+                yield Move(Cost.FREE, Told(attempt.name, "fail"), instead(turn.situation, attempt, stopping))
             case "doubt":
                 doubting = attempt._replace(at=At.LEAVING, said="doubt")
                 yield Move(Cost.FREE, Told(attempt.name, "cannot undo"), instead(turn.situation, attempt, doubting))
@@ -98,7 +102,7 @@ class Engine:
 
     def _stop_early(self, turn: Turn, attempt: Attempt, deed: Deed) -> Iterator[Move]:
         """Stop for a reason that the caller may retry: clean gives the key back, dirty lets a successor go on."""
-        if self._plan.mode is EffectsMode.OPAQUE or (deed.verb == "complete" and attempt.view):
+        if self._plan.mode is EffectsMode.OPAQUE or deed.verb == "stop" or (deed.verb == "complete" and attempt.view):
             return
         for said in ("release", "withdraw") if self._plan.is_clean(attempt.view) else ("suspend",):
             leaving = attempt._replace(at=At.LEAVING, said=said)
@@ -131,6 +135,9 @@ class Engine:
                 yield Move(said.cost, told, instead(then, attempt, attempt._replace(at=At.OWNING, view=said.answer)))
             else:
                 yield Move(said.cost, told, instead(then, attempt, attempt._replace(at=At.HEARD, said=said.answer)))
+        if self._plan.mode is EffectsMode.DECLARED and not attempt.again and turn.affords(Cost.FAIL):
+            told = Told(attempt.name, "cannot call", step)
+            yield Move(Cost.FAIL, told, instead(situation, attempt, attempt._replace(at=At.HEARD, said="N")))
         message = said_by(attempt, "call", step)._replace(key=attempt.key)
         underway = sending(situation, message)
         told = Told(attempt.name, "call", step, "no answer, and it dies")

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from nebis.core.record import (
     EffectClass,
-    EffectVerdict,
     Fence,
     Nonce,
     Outcome,
@@ -38,7 +37,7 @@ from nebis.core.verbs import (
     Verdict,
     Withdraw,
 )
-from nebis.testing.modelcheck.plan import Plan
+from nebis.testing.modelcheck.plan import VERDICT_LETTERS, Plan
 from nebis.testing.modelcheck.world import Body, Message
 
 LEASE_US = 50
@@ -49,7 +48,7 @@ REJECTION = b"R"
 DIGEST = b"same arguments"
 KIND_LETTERS = {OutcomeKind.SUCCEEDED: "S", OutcomeKind.REJECTED: "R", OutcomeKind.UNKNOWN: "U"}
 KINDS = {letter: kind for kind, letter in KIND_LETTERS.items()}
-VERDICTS = {"H": EffectVerdict.HAPPENED, "R": EffectVerdict.REJECTED}
+VERDICTS = {letter: verdict for verdict, letter in VERDICT_LETTERS.items()}
 PROOFS: dict[str, AbsenceProof | None] = {
     "not voided": AbsenceProof.VOIDED,
     "not owner dead": AbsenceProof.OWNER_DEAD,

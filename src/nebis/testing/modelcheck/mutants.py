@@ -186,8 +186,8 @@ MUTANTS: tuple[Mutant, ...] = (
         transition=sabotage.guard_without_record_id,
         world=GUARDED_AGEING,
         expected=None,
-        reason="Fences come from one sequence and are never used again, so a fence already tells one life from another. "
-        "The record id guards stores that lose the sequence.",
+        reason="Fences come from one sequence and are never used again, so a fence tells one life from another. The record "
+        "id guards stores that lose the sequence.",
     ),
     Mutant(
         name="claim does not recognise its own nonce",

@@ -1,7 +1,7 @@
 """What an honest engine does next, read from what it knows of its effects.
 
-A view is one character per step: `.` not begun, `o` open, `H` happened, `R` rejected. After `turn_back` a `<` follows,
-and then one character per undo, newest step first.
+A view is one character per step: `.` not begun, `o` open, `H` happened, `R` rejected, `N` a call that never left.
+After `turn_back` a `<` follows, and then one character per undo, newest step first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ class Deed(NamedTuple):
     about: str = ""
 
 
-VERDICT_LETTERS = {EffectVerdict.HAPPENED: "H", EffectVerdict.REJECTED: "R"}
+VERDICT_LETTERS = {
+    EffectVerdict.HAPPENED: "H",
+    EffectVerdict.REJECTED: "R",
+    EffectVerdict.DID_NOT_HAPPEN: "N",
+}
 
 
 class Plan:
@@ -83,13 +87,16 @@ class Plan:
         return view + "<" + "." * len(self.undos)
 
     def is_clean(self, view: str) -> bool:
-        """Tell whether nothing was begun, as far as the attempt knows."""
-        return not view.strip(".")
+        """Tell whether nothing can have happened, as far as the attempt knows."""
+        return not view.strip(".N")
 
     def next_deed(self, view: str) -> Deed:
         """Return what to do next: one effect after the other, then the outcome; undo what a rejection left behind."""
         if self.mode is not EffectsMode.DECLARED:
             return Deed("complete", "R" if view == "R" else "S")
+        if "N" in view:
+            # Only a successor may intend the same effect again.
+            return Deed("stop")
         forward, turned, backward = view.partition("<")
         if turned:
             return self._next_undo(forward, backward)

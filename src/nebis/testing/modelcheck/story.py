@@ -15,6 +15,7 @@ DEEDS = {
     "take_over": "asks to take the record over",
     "intend": "writes down that it will call {about}",
     "call": "calls the bank for {about}",
+    "cannot call": "cannot reach the bank for {about}",
     "checkpoint": "reports {about}",
     "local": "reports {about}",
     "commit": "commits its rows and {about}",
@@ -37,7 +38,7 @@ DEEDS = {
     "forget": "forgets the tombstone",
     "forget keys": "ends the bank's memory of derived keys",
 }
-LETTERS = {"S": "success", "R": "a rejection", "U": "outcome unknown", "H": "happened"}
+LETTERS = {"S": "success", "R": "a rejection", "U": "outcome unknown", "H": "happened", "N": "its call never left"}
 WORDS = LETTERS | {
     "happened": "it happened",
     "rejected": "it was rejected",

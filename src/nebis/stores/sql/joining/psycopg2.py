@@ -63,15 +63,17 @@ class Psycopg2:
         # psycopg2 raises the same classes for what was never sent and for what was lost.
         return Trouble(proof=Proof.NONE, detail=f"psycopg2 lost the conversation ({type(error).__name__})")
 
-    def listen_to_warnings(self, connection: Any, ear: Ear) -> tuple[Ear, int]:
-        """Remember how many notices there are, so that `stop_listening` knows the new ones."""
-        del connection.notices[:]
-        return ear, 0
+    def listen_to_warnings(self, connection: Any, ear: Ear) -> tuple[Ear, Any]:
+        """Collect notices apart from those that the application may read."""
+        users, connection.notices = connection.notices, []
+        return ear, users
 
-    def stop_listening(self, connection: Any, listening: tuple[Ear, int]) -> None:
+    def stop_listening(self, connection: Any, listening: tuple[Ear, Any]) -> None:
         """Pass on what came meanwhile."""
-        ear, before = listening
-        for notice in connection.notices[before:]:
+        ear, users = listening
+        heard, connection.notices = connection.notices, users
+        for notice in heard:
+            users.append(notice)
             if not notice.startswith(_HARMLESS):
                 ear.hear(severity="WARNING", sqlstate="01000")
 

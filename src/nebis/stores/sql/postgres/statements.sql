@@ -437,6 +437,16 @@ INSERT INTO nebis_meta (name, value)
 VALUES ('secret-check:' || encode(:check_value::bytea, 'hex'), :check_value::bytea)
 ON CONFLICT (name) DO NOTHING;
 
+-- name: count_made_with
+SELECT count(*)
+FROM nebis_record
+WHERE fingerprint_version / 256 = :number::integer;
+
+-- name: retire_secret
+DELETE FROM nebis_meta
+WHERE value = :check_value::bytea
+    AND name <> 'secret';
+
 -- name: add_tally
 -- Sorted by their key, so that two processes that flush at once wait in one order.
 INSERT INTO nebis_counter AS counter (name, operation, value)

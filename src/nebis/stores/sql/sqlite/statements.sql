@@ -279,6 +279,16 @@ INSERT INTO nebis_meta (name, value)
 VALUES ('secret-check:' || lower(hex(:check_value)), :check_value)
 ON CONFLICT (name) DO NOTHING;
 
+-- name: count_made_with
+SELECT count(*)
+FROM nebis_record
+WHERE fingerprint_version / 256 = :number;
+
+-- name: retire_secret
+DELETE FROM nebis_meta
+WHERE value = :check_value
+    AND name <> 'secret';
+
 -- name: add_tally
 INSERT INTO nebis_counter (name, operation, value)
 VALUES (:name, :operation, :value)
