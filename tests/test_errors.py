@@ -41,6 +41,10 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
         errors.TenantMissing(),
         "Nobody is signed in, and an idempotency key belongs to somebody; authenticate first.",
     ),
+    "TokenInvalid": (
+        errors.TokenInvalid(),
+        "The token is not one that was issued for this; ask its sender for the genuine one.",
+    ),
     "OperationUnknown": (
         errors.OperationUnknown(),
         "There is no such operation; check the id, or repeat the request with its own key.",
@@ -62,6 +66,10 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
     "InFlight": (
         errors.InFlight("pay", operation_id=ID, retry_after_seconds=1.25),
         "'pay' is running for this key; try again with the same key in 1.2 s.",
+    ),
+    "EffectTimedOut": (
+        errors.EffectTimedOut("charge", 20.0),
+        "The effect 'charge' had no answer after 20 s; try again with the same key.",
     ),
     "StoreUnavailable": (
         errors.StoreUnavailable("no route to host"),

@@ -6,13 +6,16 @@ from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOperation
 from nebis.answering import Execution
 from nebis.core.fingerprint import FingerprintRule, FingerprintVersions
 from nebis.core.identity import PerAccount, PerOperation, PerResourceType
+from nebis.core.token import verify_token
 from nebis.core.verbs import ExpiredPolicy
+from nebis.effects import Fenced, Query, Queryable, Sticky, SuccessOnly, Undo, Unrecoverable
 from nebis.errors import (
     BodyRefused,
     BodyTooLarge,
     ClaimLost,
     ConfigError,
     EffectInDoubt,
+    EffectTimedOut,
     Final,
     HeaderRepeated,
     InDoubt,
@@ -39,6 +42,7 @@ from nebis.errors import (
     StoreError,
     StoreUnavailable,
     TenantMissing,
+    TokenInvalid,
     WriteInDoubt,
 )
 from nebis.flows.request import Disposition
@@ -58,8 +62,10 @@ __all__ = [
     "Declared",
     "Disposition",
     "EffectInDoubt",
+    "EffectTimedOut",
     "Execution",
     "ExpiredPolicy",
+    "Fenced",
     "Final",
     "FingerprintRule",
     "FingerprintVersions",
@@ -86,6 +92,8 @@ __all__ = [
     "PerOperation",
     "PerResourceType",
     "Policy",
+    "Query",
+    "Queryable",
     "RecordCorrupt",
     "Reject",
     "Rejected",
@@ -94,9 +102,14 @@ __all__ = [
     "ResultUnstorable",
     "Retryable",
     "SchemaMismatch",
+    "Sticky",
     "StoreError",
     "StoreUnavailable",
+    "SuccessOnly",
     "TenantMissing",
+    "TokenInvalid",
+    "Undo",
+    "Unrecoverable",
     "Wait",
     "WriteInDoubt",
     "days",
@@ -106,5 +119,6 @@ __all__ = [
     "seconds",
     "uuid4_key",
     "uuid7_key",
+    "verify_token",
     "weaknesses",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
@@ -15,9 +16,9 @@ from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record, RecordId
-from nebis.core.secret import Secrets
+from nebis.core.secret import Purpose, Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
-from nebis.effects import Recall
+from nebis.effects import Query, Recall, Undo
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
 from nebis.flows.attach import attach_resource, extend_retention
@@ -25,13 +26,14 @@ from nebis.flows.effect import run_effect
 from nebis.flows.execute import begin, execute
 from nebis.flows.ledger import Ledger
 from nebis.flows.request import Disposition, Ending, Request, classify
-from nebis.flows.settle import settle
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
-from nebis.planning import plan_effect, plan_step
-from nebis.policy import microseconds
+from nebis.flows.undo import conclude
+from nebis.planning import plan_effect, plan_step, require_name
+from nebis.policy import GRACE, microseconds
 from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
+from nebis.recovery import Patience, Recovery, Report, perform_async
 from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
 from nebis.runtime.single import Single
 from nebis.stores import open_async
@@ -70,13 +72,16 @@ class AsyncAttempt(AttemptView):
         *arguments: Any,
         recall: Recall,
         returns: object | None = None,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - of the downstream; cancelling the caller is not it.
         **named: Any,
     ) -> Any:
         """Call a downstream once for this record, whatever happens to the attempts; return its result.
 
         The intent and a derived key are stored before the call, the result after it; a later attempt gets that result
-        without calling. The call gets `idempotency_key=` (and `fence=`) where it takes them. Its result goes through
-        the type that it is annotated with, or `returns`. `Rejected` raised by the call is stored and raised again.
+        without calling. The call gets `idempotency_key=` (and `fence=`, `timeout_seconds=`) where it takes them. Its
+        result goes through the type that it is annotated with, or `returns`. `Rejected` raised by the call is stored
+        and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer that is
+        not there in time, leaves the effect open: the next attempt asks again where its class allows.
         """
         assert self._turn.ledger is not None
         if self._turn.transaction is not None:
@@ -84,10 +89,10 @@ class AsyncAttempt(AttemptView):
                 "An effect inside an open transaction could happen and be rolled back here; call it before."
             )
         planned = plan_effect(
-            self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns
+            self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns, timeout=timeout
         )
         flow = run_effect(self.record, self._request.policy, self._turn.ledger, planned.plan)
-        return planned.decode(await drive_async(flow, self._turn.perform))
+        return planned.decode(await self._turn.detached(flow))
 
     async def step(
         self,
@@ -105,12 +110,18 @@ class AsyncAttempt(AttemptView):
         store's own database. With it, reserve, call and settle can be written around external effects.
         """
         assert self._turn.ledger is not None
-        planned = plan_step(
-            self._request, name, call, lambda: self._turn.open_connection, (arguments, named), returns=returns
-        )
+        planned = plan_step(self._request, self.record, name, call, (arguments, named), returns=returns)
         self._turn.target = connection
         flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
-        return planned.decode(await drive_async(flow, self._turn.perform))
+        return planned.decode(await self._turn.detached(flow))
+
+    def token(self, name: str) -> str:
+        """Return a signed token for one effect of this record, for a downstream that accepts each one once.
+
+        The downstream checks it with `nebis.verify_token`, under the same name.
+        """
+        require_name(name)
+        return self._request.sign_token(self.record.record_id, name)
 
     async def extend_retention(self, span: timedelta) -> None:
         """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
@@ -150,12 +161,7 @@ class AsyncOperation(Generic[C, R]):
         """
         world, secrets = await self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
-
-        def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
-            if not self.declaration.takes_attempt:
-                return self.handler(command)
-            return self.handler(AsyncAttempt(record, turn, request), command)
-
+        handle = self._handling(request, command)
         if self.declaration.policy.single_transaction:
             ending = await world.run(execute_single(request), handle, single=Single(connection))
         elif connection is None:
@@ -165,6 +171,19 @@ class AsyncOperation(Generic[C, R]):
                 "connection= is for single_transaction operations; others join it with attempt.transaction."
             )
         return answered(self.declaration, ending)
+
+    def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, AsyncTurn], Awaitable[R]]]:
+        """Return what runs a stored record without a client; raise `RecordCorrupt` if its command cannot be read."""
+        request, command = self.declaration.resume(secrets, record)
+        return request, self._handling(request, command)
+
+    def _handling(self, request: Request, command: C) -> Callable[[Record, AsyncTurn], Awaitable[R]]:
+        def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
+            if not self.declaration.takes_attempt:
+                return self.handler(command)
+            return self.handler(AsyncAttempt(record, turn, request), command)
+
+        return handle
 
 
 class AsyncOpenAttempt:
@@ -180,7 +199,8 @@ class AsyncOpenAttempt:
     async def settle(self, end: Returned[Any] | Raised) -> Ending:
         """Store how it ended, and say what its caller may be told now that the store confirmed it."""
         try:
-            return await drive_async(settle(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+            await self._turn.rest()
+            return await drive_async(conclude(self._request, self._record, self._turn.ended(end)), self._turn.perform)
         finally:
             await self._turn.close()
 
@@ -222,11 +242,15 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         scope: Scope | None = None,
         fingerprint: FingerprintVersions | None = None,
         classify: Callable[[Exception], Disposition] = classify,
+        undo: Mapping[str, Undo] | None = None,
+        queries: Mapping[str, Query] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> AsyncDeclares:
         """Declare a coroutine function of (attempt, command) or (command) that runs once per key.
 
         `effects` has no default: it decides what a crash means. The name is stored with each record and never changes.
+        `undo` says, by the name of an effect, how to undo it if the operation is rejected after it; `queries` how to
+        ask what became of it while that is in doubt.
         """
         declares = self._declares(
             name,
@@ -236,6 +260,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             scope=scope,
             fingerprint=fingerprint,
             classify=classify,
+            undo=undo,
+            queries=queries,
             options=policy,
         )
         return cast("AsyncDeclares", declares)
@@ -293,7 +319,12 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         backend = await asyncio.to_thread(open_async, self._location, **self._store_options)
         try:
             secrets = await backend.sessions.run(self._start(backend.store))
-            world = AsyncWorld(backend, self._observers, keeps_house=self._keeps_house)
+            world = AsyncWorld(
+                backend,
+                self._observers,
+                keeps_house=self._keeps_house,
+                recover=functools.partial(self._recover_on, loop, Patience()),
+            )
         except StoreFailure as failure:
             await backend.sessions.close()
             raise StoreUnavailable(failure.detail) from failure
@@ -303,13 +334,48 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         self._opened = Opened(os.getpid(), loop, world, secrets)
         return self._opened
 
-    async def close(self) -> None:
-        """Let running requests end, then stop renewing and close every connection."""
+    async def token_keys(self) -> tuple[bytes, ...]:
+        """Return the keys that a downstream checks one-time tokens with; they are good for nothing else."""
+        _, secrets = await self.opened()
+        return tuple(secret.derive(Purpose.TOKEN) for secret in secrets.keyring)
+
+    async def recover(self, patience: Patience, may_go_on: Callable[[], bool] = lambda: True) -> Report:
+        """Look once after every record whose owner is gone or that is in doubt, and say what was done."""
+        world, secrets = await self.opened()
+        report, recovery = (
+            Report(),
+            Recovery(
+                operations=self.operations,
+                endpoints=self.endpoints,
+                secrets=secrets,
+                patience=patience,
+                may_go_on=lambda: may_go_on() and not world.is_closing,
+            ),
+        )
+        await drive_async(recovery.once(report), functools.partial(perform_async, world))
+        return report
+
+    def _recover_on(self, loop: asyncio.AbstractEventLoop, patience: Patience) -> None:
+        """Recover from the housekeeping's thread; handlers run on the loop, as always."""
+        asyncio.run_coroutine_threadsafe(self.recover(patience), loop).result()
+
+    async def close(self, grace: timedelta = GRACE) -> None:
+        """Start nothing new, wait for running attempts, let go of those that do not end in time, and close.
+
+        What is clean is given back and what is dirty and resumable is suspended, so that another process can go on at
+        once; a handler that still runs then is cancelled.
+        """
+        opened = self._opened
+        if opened is None or opened.process != os.getpid():
+            self._opened = None
+            return
+        began = time.monotonic()
+        opened.world.is_closing = True
         if self._adopted:
-            await asyncio.wait(self._adopted)
-        opened, self._opened = self._opened, None
-        if opened is not None and opened.process == os.getpid():
-            await opened.world.close()
+            await asyncio.wait(self._adopted, timeout=grace.total_seconds())
+        await opened.world.close(max(0.0, grace.total_seconds() - (time.monotonic() - began)))
+        if self._opened is opened:
+            self._opened = None
 
     async def __aenter__(self) -> Self:
         """Open the store."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
 from nebis.core.envelope import unseal
 from nebis.core.record import OutcomeKind
+from nebis.core.rejection import decode_rejection
 from nebis.declaration import Declaration
 from nebis.errors import (
     InDoubt,
@@ -18,8 +18,6 @@ from nebis.errors import (
     NebisError,
     NotConfirmed,
     OutcomeUnknown,
-    RecordCorrupt,
-    Rejected,
     ResultUnstorable,
     StoreUnavailable,
 )
@@ -91,10 +89,9 @@ def _finished(declaration: Declaration[C, R], ending: Finished) -> Execution[R]:
                 is_replay=ending.is_replay,
             )
         case OutcomeKind.REJECTED:
-            told = decode_rejection(body)
-            raise Rejected(told["reason"], detail=told["detail"])
+            raise decode_rejection(body)
         case OutcomeKind.UNSTORABLE:
-            raise ResultUnstorable(decode_rejection(body)["detail"])
+            raise ResultUnstorable(decode_rejection(body).detail)
         case OutcomeKind.UNKNOWN:
             raise OutcomeUnknown(declaration.name, str(ending.record_id))
         case _:
@@ -108,14 +105,3 @@ def failure(ending: Failed) -> Exception:
     doubt = InDoubt(ending.doubt_reason, operation_id=str(ending.record.record_id))
     doubt.__cause__ = ending.error
     return doubt
-
-
-def decode_rejection(body: bytes) -> dict[str, str]:
-    """Read a stored rejection, or raise `RecordCorrupt`."""
-    try:
-        told = json.loads(body)
-    except ValueError as error:
-        raise RecordCorrupt("a rejection is not JSON") from error
-    if not isinstance(told, dict) or not all(isinstance(told.get(name), str) for name in ("reason", "detail")):
-        raise RecordCorrupt("a rejection has another shape than nebis writes")
-    return told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from nebis.core.fingerprint import FingerprintVersions
@@ -11,6 +11,7 @@ from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode
 from nebis.core.secret import Keyring, Secrets
 from nebis.declaration import Declaration, PolicyOptions, declare
+from nebis.effects import Query, Undo
 from nebis.errors import ConfigError
 from nebis.flow import Flow
 from nebis.flows.request import Disposition
@@ -71,6 +72,8 @@ class Catalogue(Generic[O]):
         scope: Scope | None,
         fingerprint: FingerprintVersions | None,
         classify: Callable[[Exception], Disposition],
+        undo: Mapping[str, Undo] | None,
+        queries: Mapping[str, Query] | None,
         options: PolicyOptions,
     ) -> Callable[[Callable[..., Any]], O]:
         """Return the decorator that checks a declaration and registers it."""
@@ -84,6 +87,8 @@ class Catalogue(Generic[O]):
                 scope=scope,
                 fingerprint=fingerprint,
                 classify_error=classify,
+                undo=undo,
+                queries=queries,
                 options=options,
             )
             self._require_free(name)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Generic, TypedDict, TypeVar
 from uuid import UUID
 
 from nebis.core.codec import Codec, annotations_of, codec_for
-from nebis.core.envelope import seal
+from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import PerOperation, Scope
 from nebis.core.plain import unknown_fields
-from nebis.core.record import EffectsMode, Record, RecordId, Resource
+from nebis.core.record import Effect, EffectsMode, Record, RecordId, Resource
+from nebis.core.rejection import encode_rejection
 from nebis.core.secret import Secrets
 from nebis.core.verbs import ExpiredPolicy
-from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, MisuseError, Rejected, ResultUnstorable
+from nebis.effects import Query, Undo
+from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, MisuseError, RecordCorrupt, ResultUnstorable
+from nebis.flows.plan import EffectPlan
+from nebis.flows.reconcile import Inquiry
 from nebis.flows.request import Disposition, Request, classify
+from nebis.planning import faults_of_remedies, found_codec, plan_undo, sealed
 from nebis.policy import EFFECTS_HELP, Policy, Reject, Wait
 from nebis.subject import Subject, is_storable
 
@@ -29,8 +33,6 @@ R = TypeVar("R")
 
 LONGEST_NAME = 100
 LONGEST_RESOURCE = 255
-LONGEST_REJECTION = 10_000
-"""Characters. A rejection says why in words; documents belong into a result."""
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -62,18 +64,56 @@ class Declaration(Subject, Generic[C, R]):
     command_codec: Codec[C]
     result_codec: Codec[R]
     takes_attempt: bool
+    undos: Mapping[str, Undo] = field(default_factory=dict)
+    queries: Mapping[str, Query] = field(default_factory=dict)
 
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        return self.request(
-            secrets,
-            key=key,
-            tenant=tenant,
-            command=command,
-            stored_command=self.encode_command(command),
-            encode=self.encode_result,
-            encode_rejection=encode_rejection,
+        return self._with_undos(
+            self.request(
+                secrets,
+                key=key,
+                tenant=tenant,
+                command=command,
+                stored_command=self.encode_command(command),
+                encode=self.encode_result,
+                encode_rejection=encode_rejection,
+            )
         )
+
+    def resume(self, secrets: Secrets, record: Record) -> tuple[Request, C]:
+        """Turn a stored record into what the engine runs without a client, with the command that it was claimed for.
+
+        Raises `RecordCorrupt` for a command that this code cannot read: it is decoded by the declared type alone,
+        whatever the row says (SEC34).
+        """
+        if record.command is None:
+            raise RecordCorrupt("its command was not stored")
+        body = unseal(record.command, limit_bytes=max(self.policy.command_limit_bytes, 1024 * 1024))
+        command = self.command_codec.decode(body)
+        request = self.call(secrets, key=record.key, tenant=record.tenant, command=command)
+        fingerprints = dict(request.claim(record.record_id, record.nonce).fingerprints)
+        if fingerprints.get(record.fingerprint_version) != record.fingerprint:
+            raise RecordCorrupt("its command is not the one that was claimed, as far as this code can tell")
+        return request, command
+
+    def _with_undos(self, request: Request) -> Request:
+        if not self.undos:
+            return request
+
+        def planned(record: Record, effect: Effect) -> EffectPlan:
+            return plan_undo(request, record, effect, self.undos[effect.name])
+
+        return replace(request, undoable=frozenset(self.undos), plan_undo=planned)
+
+    def inquiry(self, record: Record) -> Inquiry | None:
+        """Return how to ask what became of the effect that is in doubt, if the operation says how."""
+        opened = record.open_effect
+        query = None if opened is None else self.queries.get(opened.name)
+        if query is None:
+            return None
+        codec, limit_bytes = found_codec(query), self.policy.result_limit_bytes
+        return Inquiry(query=query, encode=lambda value: sealed(codec, value, limit_bytes))
 
     def encode_command(self, command: C) -> bytes:
         """Render the command as it is stored for whoever resumes the operation."""
@@ -98,22 +138,6 @@ class Declaration(Subject, Generic[C, R]):
         return seal(body)
 
 
-def encode_rejection(error: Exception) -> bytes:
-    """Render a rejection, or a result that could not be kept, as it is told to every caller.
-
-    Of an exception that is neither, only the type is kept: what else it carries may be somebody's payload (SEC24).
-    """
-    match error:
-        case Rejected():
-            reason, detail = str(error.reason), str(error.detail)
-        case ResultUnstorable():
-            reason, detail = "unstorable", error.detail
-        case _:
-            reason, detail = type(error).__name__, ""
-    told = {"reason": reason[:LONGEST_REJECTION], "detail": detail[:LONGEST_REJECTION]}
-    return seal(json.dumps(told, separators=(",", ":")).encode())
-
-
 def declare(
     name: str,
     function: Callable[..., object],
@@ -123,6 +147,8 @@ def declare(
     scope: Scope | None = None,
     fingerprint: FingerprintVersions | None = None,
     classify_error: Callable[[Exception], Disposition] = classify,
+    undo: Mapping[str, Undo] | None = None,
+    queries: Mapping[str, Query] | None = None,
     options: PolicyOptions,
 ) -> Declaration[Any, Any]:
     """Check everything about an operation and report all faults at once."""
@@ -156,6 +182,9 @@ def declare(
             faults.extend(error.faults)
     if fingerprint is not None:
         faults.extend(_faults_of_rules(fingerprint, hints.get(command)))
+    faults.extend(faults_of_remedies(undo or {}, queries or {}, is_async=is_async))
+    if (undo or queries) and effects is not EffectsMode.DECLARED:
+        faults.append("undo= and queries= are about declared effects; say effects=Declared")
     if faults or policy is None:
         raise ConfigError([f"operation {name!r}: {fault}" for fault in faults])
     return Declaration(
@@ -167,6 +196,8 @@ def declare(
         result_codec=codecs[1],
         takes_attempt=takes_attempt,
         classify=classify_error,
+        undos=dict(undo or {}),
+        queries=dict(queries or {}),
     )
 
 

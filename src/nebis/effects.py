@@ -66,11 +66,13 @@ class Undo:
     """How to undo an effect that happened: a function that a worker can import, called under a key of its own.
 
     It gets the effect's result, and, where it asks for them by name, `idempotency_key` (its own), `original_key` (the
-    effect's) and `fence`.
+    effect's) and `fence`. Its result is of the type that it is annotated with, as is what it gets.
     """
 
     call: Callable[..., Any]
-    recall: Recall
+    recall: Recall | None
+    """How it can be recovered itself; None for a local step, which gets the transaction's connection before the result
+    and commits its rows together with the word that it is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +80,9 @@ class Query:
     """How to ask a downstream what became of an effect: by our key, with a function that a worker can import.
 
     `find` returns the effect's result, or None if there is nothing. That alone never lets the effect run again: the
-    first call may still be on its way. `void` burns the key downstream so that it cannot happen later; `settled_after`
-    says after how long nothing can arrive any more.
+    first call may still be on its way (F065). `void` burns the key downstream so that it cannot happen later; it raises
+    or returns False where it could not. `settled_after` says for how long after the doubt began a call may still land;
+    it must outlast the longest pause of a process that was about to call.
     """
 
     find: Callable[[str], Any]

@@ -8,12 +8,14 @@ NebisError
 │   ├── HeaderRepeated      400
 │   ├── BodyRefused         400
 │   ├── TenantMissing       401
+│   ├── TokenInvalid        400
 │   ├── OperationUnknown    404
 │   ├── BodyTooLarge        413
 │   ├── KeyReused           422
 │   └── KeyExpired          410
 ├── NotYet                  try again later, with the same key
 │   ├── InFlight            409
+│   ├── EffectTimedOut      503
 │   ├── StoreUnavailable    503
 │   ├── NotConfirmed        503
 │   └── Overloaded          503
@@ -39,13 +41,24 @@ NebisError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class NebisError(Exception):
     """The root of everything that Nebis raises on purpose."""
 
     code: str = "nebis-error"
+
+    def __reduce__(self) -> tuple[Callable[..., NebisError], tuple[type[NebisError], tuple[Any, ...], dict[str, Any]]]:
+        """Travel between processes whole, whatever arguments the class takes."""
+        return _revived, (type(self), self.args, self.__dict__)
+
+
+def _revived(cls: type[NebisError], args: tuple[Any, ...], attributes: dict[str, Any]) -> NebisError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class RequestError(NebisError):
@@ -123,6 +136,15 @@ class TenantMissing(RequestError):
         super().__init__("Nobody is signed in, and an idempotency key belongs to somebody; authenticate first.")
 
 
+class TokenInvalid(RequestError):
+    """A one-time token that was not issued for this effect, or not by anybody who may."""
+
+    code = "token-invalid"
+
+    def __init__(self) -> None:
+        super().__init__("The token is not one that was issued for this; ask its sender for the genuine one.")
+
+
 class OperationUnknown(RequestError):
     """An operation id that is nobody's, or somebody else's: nobody is told which."""
 
@@ -180,6 +202,20 @@ class InFlight(NotYet):
         super().__init__(
             f"{operation!r} is running for this key; try again with the same key in {retry_after_seconds:.1f} s.",
             retry_after_seconds=retry_after_seconds,
+        )
+
+
+class EffectTimedOut(NotYet):
+    """A downstream that did not answer in time: its effect may have happened, and another attempt asks again."""
+
+    code = "effect-timed-out"
+
+    def __init__(self, effect: str, timeout_seconds: float) -> None:
+        self.effect = effect
+        self.timeout_seconds = timeout_seconds
+        super().__init__(
+            f"The effect {effect!r} had no answer after {timeout_seconds:g} s; try again with the same key.",
+            retry_after_seconds=1.0,
         )
 
 
@@ -267,9 +303,11 @@ class Rejected(Final):
 
     code = "rejected"
 
-    def __init__(self, reason: str, *, detail: str = "") -> None:
+    def __init__(self, reason: str, *, detail: str = "", undone: tuple[str, ...] = ()) -> None:
         self.reason = reason
         self.detail = detail
+        self.undone = undone
+        """Names of effects that had happened and were undone."""
         super().__init__(f"Rejected: {reason}{f' ({detail})' if detail else ''}.")
 
 

@@ -1,28 +1,30 @@
-"""Turn a call that a handler asks for into the plan of an effect: its key, its digest, its stored form."""
+"""Turn a call that a handler asks for, or an undo that an operation declares, into the plan of an effect."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from datetime import timedelta
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any
 
-from nebis.answering import decode_rejection
 from nebis.core.canonical import canonical
 from nebis.core.codec import Codec, annotations_of, codec_for
 from nebis.core.envelope import seal, unseal
 from nebis.core.plain import plain
 from nebis.core.record import UNDO_PREFIX, Effect, EffectClass, Record
-from nebis.declaration import encode_rejection
-from nebis.effects import Fenced, Recall, Unrecoverable, class_of, window_us
-from nebis.errors import MisuseError, Rejected, ResultUnstorable
-from nebis.flows.effect import EffectPlan
+from nebis.core.rejection import decode_rejection, encode_rejection
+from nebis.effects import Fenced, Query, Recall, Undo, Unrecoverable, class_of, window_us
+from nebis.errors import ConfigError, MisuseError, ResultUnstorable
+from nebis.flows.plan import EffectPlan
 from nebis.flows.request import Request
 
 LONGEST_EFFECT_NAME = 100
 KEY_PARAMETER = "idempotency_key"
+ORIGINAL_KEY_PARAMETER = "original_key"
 FENCE_PARAMETER = "fence"
+TIMEOUT_PARAMETER = "timeout_seconds"
 
 
 class PlannedEffect:
@@ -49,37 +51,44 @@ def plan_effect(
     *,
     recall: Recall,
     returns: object | None,
+    timeout: timedelta | None = None,
 ) -> PlannedEffect:
     """Plan one effect, or raise `MisuseError` for what no attempt could ever run."""
     require_name(name)
     codec = _codec(call, returns)
-    limit_bytes = request.policy.result_limit_bytes
     positional, named = arguments
-    passes = _passed(call, recall)
+    passes = passed(call, recall)
+    span = request.policy.effect_timeout if timeout is None else timeout
+    if span <= timedelta(0):
+        raise MisuseError(f"The timeout of the effect {name!r} must be above zero, not {span}.")
 
     def calls(effect: Effect) -> Any:
-        marks = {KEY_PARAMETER: effect.derived_key, FENCE_PARAMETER: record.fence}
-        return call(*positional, **named, **{mark: marks[mark] for mark in passes})
+        marks = {
+            KEY_PARAMETER: effect.derived_key,
+            FENCE_PARAMETER: record.fence,
+            TIMEOUT_PARAMETER: span.total_seconds(),
+        }
+        return call(*positional, **{mark: marks[mark] for mark in passes if mark in marks}, **named)
 
-    plan = EffectPlan(
-        name=name,
+    plan = _plan(
+        request,
+        record,
+        name,
+        codec,
         effect_class=class_of(recall),
-        derived_key=request.derive_key(record.record_id, name),
         digest=digest_of(positional, named),
         recall_us=window_us(recall),
         call=calls,
-        encode=lambda value: _sealed(codec, value, limit_bytes),
-        encode_rejection=encode_rejection,
-        decode_rejection=lambda stored: _rejection(stored, limit_bytes),
+        timeout_seconds=span.total_seconds(),
     )
-    return PlannedEffect(plan, codec, limit_bytes)
+    return PlannedEffect(plan, codec, request.policy.result_limit_bytes)
 
 
 def plan_step(
     request: Request,
+    record: Record,
     name: str,
     call: Callable[..., Any],
-    connection: Callable[[], Any],
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
     *,
     returns: object | None,
@@ -87,23 +96,67 @@ def plan_step(
     """Plan one local step: a function of the transaction's connection and plain arguments."""
     require_name(name)
     codec = _codec(call, returns)
-    limit_bytes = request.policy.result_limit_bytes
     positional, named = arguments
-    plan = EffectPlan(
-        name=name,
+    plan = _plan(
+        request,
+        record,
+        name,
+        codec,
         effect_class=EffectClass.TRANSACTIONAL,
-        derived_key="",
         digest=digest_of(positional, named),
         recall_us=None,
-        call=lambda _: call(connection(), *positional, **named),
-        encode=lambda value: _sealed(codec, value, limit_bytes),
-        encode_rejection=encode_rejection,
-        decode_rejection=lambda stored: _rejection(stored, limit_bytes),
+        call=lambda connection: call(connection, *positional, **named),
     )
-    return PlannedEffect(plan, codec, limit_bytes)
+    return PlannedEffect(plan, codec, request.policy.result_limit_bytes)
 
 
-def _sealed(codec: Codec[Any], value: Any, limit_bytes: int) -> bytes:
+def plan_undo(request: Request, record: Record, effect: Effect, undo: Undo) -> EffectPlan:
+    """Plan how to undo an effect that happened; raise `RecordCorrupt` if its result no longer fits the undo."""
+    assert effect.result is not None
+    call, recall = undo.call, undo.recall
+    result = undone_codec(undo).decode(unseal(effect.result, limit_bytes=request.policy.result_limit_bytes))
+    passes = passed(call, recall)
+
+    def marks(own_key: str) -> dict[str, Any]:
+        known = {
+            KEY_PARAMETER: own_key,
+            ORIGINAL_KEY_PARAMETER: effect.derived_key,
+            FENCE_PARAMETER: record.fence,
+            TIMEOUT_PARAMETER: request.policy.effect_timeout.total_seconds(),
+        }
+        return {mark: known[mark] for mark in passes}
+
+    return _plan(
+        request,
+        record,
+        UNDO_PREFIX + effect.name,
+        _codec(call, None),
+        effect_class=EffectClass.TRANSACTIONAL if recall is None else class_of(recall),
+        digest=sha256(effect.result).digest(),
+        recall_us=None if recall is None else window_us(recall),
+        call=(
+            (lambda connection: call(connection, result, **marks("")))
+            if recall is None
+            else (lambda undoing: call(result, **marks(undoing.derived_key)))
+        ),
+    )
+
+
+def _plan(request: Request, record: Record, name: str, codec: Codec[Any], **parts: Any) -> EffectPlan:
+    limit_bytes = request.policy.result_limit_bytes
+    is_local = parts["effect_class"] is EffectClass.TRANSACTIONAL
+    return EffectPlan(
+        name=name,
+        derived_key="" if is_local else request.derive_key(record.record_id, name),
+        encode=lambda value: sealed(codec, value, limit_bytes),
+        encode_rejection=encode_rejection,
+        decode_rejection=lambda stored: decode_rejection(unseal(stored, limit_bytes=limit_bytes)),
+        **parts,
+    )
+
+
+def sealed(codec: Codec[Any], value: Any, limit_bytes: int) -> bytes:
+    """Render the result of an effect as it is stored, or raise `ResultUnstorable`."""
     body = codec.encode(value)
     if len(body) > limit_bytes:
         raise ResultUnstorable(f"it has {len(body)} bytes, {limit_bytes} are allowed")
@@ -124,28 +177,82 @@ def require_name(name: str) -> None:
         )
 
 
+def undone_codec(undo: Undo) -> Codec[Any]:
+    """Return how an undo reads the result of its effect: as its own parameter is annotated."""
+    position = 1 if undo.recall is None else 0
+    parameters = list(inspect.signature(undo.call).parameters)
+    if len(parameters) <= position:
+        raise ConfigError([f"undo {_name(undo.call)} must take the result of what it undoes; add a parameter"])
+    return _codec_of(undo.call, parameters[position])
+
+
+def found_codec(query: Query) -> Codec[Any]:
+    """Return how the result that a query finds is stored: as its function is annotated."""
+    return _codec_of(query.find, "return")
+
+
+def faults_of_remedies(undos: Mapping[str, Undo], queries: Mapping[str, Query], *, is_async: bool) -> list[str]:
+    """Return what is wrong with the undos and queries of an operation."""
+    faults: list[str] = []
+    for name, undo in undos.items():
+        call, recall = undo.call, undo.recall
+        for check in (partial(undone_codec, undo), partial(_codec, call, None), partial(passed, call, recall)):
+            faults.extend(_faults_of(f"undo of {name!r}", check))
+    for name, query in queries.items():
+        faults.extend(_faults_of(f"query of {name!r}", partial(found_codec, query)))
+    functions = [undo.call for undo in undos.values()]
+    functions += [call for query in queries.values() for call in (query.find, query.void) if call is not None]
+    if not is_async:
+        faults.extend(
+            f"{_name(function)} is a coroutine function; declare the operation on AsyncNebis"
+            for function in functions
+            if inspect.iscoroutinefunction(function)
+        )
+    return faults
+
+
+def _faults_of(where: str, check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except ConfigError as error:
+        return [f"{where}: {fault}" for fault in error.faults]
+    except MisuseError as error:
+        return [f"{where}: {error}"]
+    return []
+
+
 @lru_cache(maxsize=1024)
 def _codec(call: Callable[..., Any], returns: object | None) -> Codec[Any]:
-    annotation = returns if returns is not None else annotations_of(call).get("return", inspect.Parameter.empty)
-    return codec_for(annotation, where=f"effect {getattr(call, '__qualname__', type(call).__name__)}")
+    if returns is None:
+        return _codec_of(call, "return")
+    return codec_for(returns, where=f"effect {_name(call)}")
 
 
 @lru_cache(maxsize=1024)
-def _passed(call: Callable[..., Any], recall: Recall) -> tuple[str, ...]:
+def _codec_of(call: Callable[..., Any], place: str) -> Codec[Any]:
+    annotation = annotations_of(call).get(place, inspect.Parameter.empty)
+    return codec_for(annotation, where=f"effect {_name(call)}" if place == "return" else f"{_name(call)} {place}")
+
+
+@lru_cache(maxsize=1024)
+def passed(call: Callable[..., Any], recall: Recall | None) -> tuple[str, ...]:
     """Return which marks the call takes, and refuse one that cannot pass on what its class rests on."""
     parameters = inspect.signature(call).parameters.values()
     takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
     named = {parameter.name for parameter in parameters}
-    passes = tuple(mark for mark in (KEY_PARAMETER, FENCE_PARAMETER) if mark in named or takes_any)
+    # Of those that it does not name, only the key: a client that takes anything knows what to do with that one.
+    passes = tuple(mark for mark in _MARKS if mark in named or (takes_any and mark in _EXPECTED))
     needed = FENCE_PARAMETER if isinstance(recall, Fenced) else KEY_PARAMETER
-    if needed not in passes and not isinstance(recall, Unrecoverable):
+    if needed not in passes and recall is not None and not isinstance(recall, Unrecoverable):
         raise MisuseError(
-            f"{getattr(call, '__qualname__', type(call).__name__)} must take {needed}= and hand it to the downstream; "
-            f"{type(recall).__name__} rests on it."
+            f"{_name(call)} must take {needed}= and hand it to the downstream; {type(recall).__name__} rests on it."
         )
     return passes
 
 
-def _rejection(stored: bytes, limit_bytes: int) -> Rejected:
-    told = decode_rejection(unseal(stored, limit_bytes=limit_bytes))
-    return Rejected(told["reason"], detail=told["detail"])
+_MARKS = (KEY_PARAMETER, ORIGINAL_KEY_PARAMETER, FENCE_PARAMETER, TIMEOUT_PARAMETER)
+_EXPECTED = (KEY_PARAMETER, FENCE_PARAMETER)
+
+
+def _name(call: Callable[..., Any]) -> str:
+    return getattr(call, "__qualname__", type(call).__name__)

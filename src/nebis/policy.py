@@ -55,6 +55,9 @@ class Wait:
 WAIT_BOUND = timedelta(seconds=30)
 """A waiter holds a connection of its client; beyond this, proxies and load balancers give up first."""
 
+GRACE = timedelta(seconds=5)
+"""How long `close` waits for running attempts: half of the ten seconds that most supervisors wait before they kill."""
+
 EFFECTS_HELP = (
     "say what the operation does outside its record: "
     "effects=Local (all writes go through attempt.transaction; an exception means that nothing happened), "

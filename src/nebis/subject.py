@@ -12,6 +12,7 @@ from nebis.core.identity import Scope, identity, scope_name
 from nebis.core.keygrammar import Key, parse_key
 from nebis.core.record import Nonce, RecordId
 from nebis.core.secret import Purpose, Secret, Secrets
+from nebis.core.token import issue_token
 from nebis.core.verbs import Claim
 from nebis.errors import KeyMalformed, MisuseError
 from nebis.flows.request import Disposition, Request, classify
@@ -89,6 +90,7 @@ class Subject:
             encode=encode,
             encode_rejection=encode_rejection,
             derive_key=lambda record_id, name: effect_key(secret, record_id, name),
+            sign_token=lambda record_id, name: issue_token(secret.derive(Purpose.TOKEN), record_id, name),
             classify=self.classify,
         )
 

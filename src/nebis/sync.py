@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
@@ -15,9 +15,9 @@ from nebis.catalogue import Catalogue
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record, RecordId
-from nebis.core.secret import Secrets
+from nebis.core.secret import Purpose, Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
-from nebis.effects import Recall
+from nebis.effects import Query, Recall, Undo
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive
 from nebis.flows.attach import attach_resource, extend_retention
@@ -25,13 +25,14 @@ from nebis.flows.effect import run_effect
 from nebis.flows.execute import begin, execute
 from nebis.flows.ledger import Ledger
 from nebis.flows.request import Disposition, Ending, Request, classify
-from nebis.flows.settle import settle
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
-from nebis.planning import plan_effect, plan_step
-from nebis.policy import microseconds
+from nebis.flows.undo import conclude
+from nebis.planning import plan_effect, plan_step, require_name
+from nebis.policy import GRACE, microseconds
 from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
+from nebis.recovery import Patience, Recovery, Report, perform_blocking
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
 from nebis.runtime.single import Single
 from nebis.stores import open_blocking
@@ -68,13 +69,16 @@ class Attempt(AttemptView):
         *arguments: Any,
         recall: Recall,
         returns: object | None = None,
+        timeout: timedelta | None = None,
         **named: Any,
     ) -> Any:
         """Call a downstream once for this record, whatever happens to the attempts; return its result.
 
         The intent and a derived key are stored before the call, the result after it; a later attempt gets that result
-        without calling. The call gets `idempotency_key=` (and `fence=`) where it takes them. Its result goes through
-        the type that it is annotated with, or `returns`. `Rejected` raised by the call is stored and raised again.
+        without calling. The call gets `idempotency_key=` (and `fence=`, `timeout_seconds=`) where it takes them. Its
+        result goes through the type that it is annotated with, or `returns`. `Rejected` raised by the call is stored
+        and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer that is
+        not there in time, leaves the effect open: the next attempt asks again where its class allows.
         """
         assert self._turn.ledger is not None
         if self._turn.transaction is not None:
@@ -82,7 +86,7 @@ class Attempt(AttemptView):
                 "An effect inside an open transaction could happen and be rolled back here; call it before."
             )
         planned = plan_effect(
-            self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns
+            self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns, timeout=timeout
         )
         flow = run_effect(self.record, self._request.policy, self._turn.ledger, planned.plan)
         return planned.decode(drive(flow, self._turn.perform))
@@ -103,12 +107,18 @@ class Attempt(AttemptView):
         store's own database. With it, reserve, call and settle can be written around external effects.
         """
         assert self._turn.ledger is not None
-        planned = plan_step(
-            self._request, name, call, lambda: self._turn.open_connection, (arguments, named), returns=returns
-        )
+        planned = plan_step(self._request, self.record, name, call, (arguments, named), returns=returns)
         self._turn.target = connection
         flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
         return planned.decode(drive(flow, self._turn.perform))
+
+    def token(self, name: str) -> str:
+        """Return a signed token for one effect of this record, for a downstream that accepts each one once.
+
+        The downstream checks it with `nebis.verify_token`, under the same name.
+        """
+        require_name(name)
+        return self._request.sign_token(self.record.record_id, name)
 
     def extend_retention(self, span: timedelta) -> None:
         """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
@@ -145,12 +155,7 @@ class Operation(Generic[C, R]):
         """Do as a call does, and also say whether the result is a replay and under which id it is known."""
         world, secrets = self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
-
-        def handle(record: Record, turn: BlockingTurn) -> R:
-            if not self.declaration.takes_attempt:
-                return self.handler(command)
-            return self.handler(Attempt(record, turn, request), command)
-
+        handle = self._handling(request, command)
         if self.declaration.policy.single_transaction:
             ending = world.run(execute_single(request), handle, single=Single(connection))
         elif connection is None:
@@ -160,6 +165,19 @@ class Operation(Generic[C, R]):
                 "connection= is for single_transaction operations; others join it with attempt.transaction."
             )
         return answered(self.declaration, ending)
+
+    def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, BlockingTurn], R]]:
+        """Return what runs a stored record without a client; raise `RecordCorrupt` if its command cannot be read."""
+        request, command = self.declaration.resume(secrets, record)
+        return request, self._handling(request, command)
+
+    def _handling(self, request: Request, command: C) -> Callable[[Record, BlockingTurn], R]:
+        def handle(record: Record, turn: BlockingTurn) -> R:
+            if not self.declaration.takes_attempt:
+                return self.handler(command)
+            return self.handler(Attempt(record, turn, request), command)
+
+        return handle
 
 
 class OpenAttempt:
@@ -175,7 +193,7 @@ class OpenAttempt:
     def settle(self, end: Returned[Any] | Raised) -> Ending:
         """Store how it ended, and say what its caller may be told now that the store confirmed it."""
         try:
-            return drive(settle(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+            return drive(conclude(self._request, self._record, self._turn.ended(end)), self._turn.perform)
         finally:
             self._turn.close()
 
@@ -206,11 +224,15 @@ class Nebis(Catalogue[Operation[Any, Any]]):
         scope: Scope | None = None,
         fingerprint: FingerprintVersions | None = None,
         classify: Callable[[Exception], Disposition] = classify,
+        undo: Mapping[str, Undo] | None = None,
+        queries: Mapping[str, Query] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> Declares:
         """Declare a function of (attempt, command) or (command) that runs once per key.
 
         `effects` has no default: it decides what a crash means. The name is stored with each record and never changes.
+        `undo` says, by the name of an effect, how to undo it if the operation is rejected after it; `queries` how to
+        ask what became of it while that is in doubt.
         """
         declares = self._declares(
             name,
@@ -220,6 +242,8 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             scope=scope,
             fingerprint=fingerprint,
             classify=classify,
+            undo=undo,
+            queries=queries,
             options=policy,
         )
         return cast("Declares", declares)
@@ -264,7 +288,12 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             backend = open_blocking(self._location, **self._store_options)
             try:
                 secrets = backend.sessions.run(self._start(backend.store))
-                world = BlockingWorld(backend, self._observers, keeps_house=self._keeps_house)
+                world = BlockingWorld(
+                    backend,
+                    self._observers,
+                    keeps_house=self._keeps_house,
+                    recover=functools.partial(self.recover, Patience()),
+                )
             except StoreFailure as failure:
                 backend.sessions.close()
                 raise StoreUnavailable(failure.detail) from failure
@@ -275,13 +304,40 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             self._opened = (os.getpid(), world, secrets)
             return self._opened
 
-    def close(self) -> None:
-        """Stop renewing and close every connection. Handlers that still run in other threads lose their lease."""
+    def token_keys(self) -> tuple[bytes, ...]:
+        """Return the keys that a downstream checks one-time tokens with; they are good for nothing else."""
+        _, secrets = self.opened()
+        return tuple(secret.derive(Purpose.TOKEN) for secret in secrets.keyring)
+
+    def recover(self, patience: Patience, may_go_on: Callable[[], bool] = lambda: True) -> Report:
+        """Look once after every record whose owner is gone or that is in doubt, and say what was done."""
+        world, secrets = self.opened()
+        report, recovery = (
+            Report(),
+            Recovery(
+                operations=self.operations,
+                endpoints=self.endpoints,
+                secrets=secrets,
+                patience=patience,
+                may_go_on=lambda: may_go_on() and not world.is_closing,
+            ),
+        )
+        drive(recovery.once(report), functools.partial(perform_blocking, world))
+        return report
+
+    def close(self, grace: timedelta = GRACE) -> None:
+        """Start nothing new, wait for running attempts, let go of those that do not end in time, and close.
+
+        What is clean is given back and what is dirty and resumable is suspended, so that another process can go on at
+        once; a handler that still runs then has its writes refused.
+        """
+        opened = self._opened
+        if opened is not None and opened[0] == os.getpid():
+            opened[1].close(grace.total_seconds())
         with _opening:
             self._leave_to_parent()
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened[1].close()
+            if self._opened is opened:
+                self._opened = None
 
     def _leave_to_parent(self) -> None:
         """Forget what a parent process opened, without letting go of it: its sessions could end with ours (F094)."""

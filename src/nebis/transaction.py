@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from nebis.core.record import Outcome, Record
-from nebis.errors import MisuseError
+from nebis.errors import EffectInDoubt, MisuseError
 from nebis.flow import drive, drive_async
 from nebis.flows.guarded import begin_guarded, commit_guarded, leave_guarded
+from nebis.flows.ledger import Ledger
 from nebis.flows.request import Request
-from nebis.flows.settle import rendered
+from nebis.flows.settle import DOUBT_CODE_CHANGED, rendered
 from nebis.runtime.blocking import BlockingTurn
 from nebis.runtime.eventloop import AsyncTurn
 from nebis.runtime.single import Single
+
+T = TypeVar("T")
 
 
 class _Finishable:
     """What both worlds share: the one result, rendered to its final bytes before anything is committed."""
 
-    def __init__(self, target: object | None, record: Record, request: Request) -> None:
+    def __init__(self, target: object | None, record: Record, request: Request, ledger: Ledger | None) -> None:
         self._target = target
         self._record = record
         self._request = request
+        self._ledger = ledger
         self._outcome: Outcome | None = None
 
     def _check_single(self, single: Single) -> None:
@@ -36,6 +41,9 @@ class _Finishable:
         """Give the result of the operation; it is stored in the very commit of this transaction."""
         if self._outcome is not None:
             raise MisuseError("tx.finish was called twice; an operation has one result.")
+        if self._ledger is not None and self._ledger.never_asked() is not None:
+            # Raised in the handler, so that its rows are rolled back and the record is put in doubt.
+            raise EffectInDoubt(DOUBT_CODE_CHANGED, operation_id=str(self._record.record_id))
         self._outcome = rendered(self._request, result)
 
     def _finished(self) -> Outcome:
@@ -48,7 +56,7 @@ class Transaction(_Finishable):
     """A block whose rows and outcome exist together or not at all."""
 
     def __init__(self, turn: BlockingTurn, target: object | None, record: Record, request: Request) -> None:
-        super().__init__(target, record, request)
+        super().__init__(target, record, request, turn.ledger)
         self._turn = turn
         self._is_single = turn.single is not None
 
@@ -90,7 +98,7 @@ class AsyncTransaction(_Finishable):
     """The asyncio twin of `Transaction`."""
 
     def __init__(self, turn: AsyncTurn, target: object | None, record: Record, request: Request) -> None:
-        super().__init__(target, record, request)
+        super().__init__(target, record, request, turn.ledger)
         self._turn = turn
         self._is_single = turn.single is not None
 
@@ -100,6 +108,15 @@ class AsyncTransaction(_Finishable):
         if self._turn.transaction is None:
             raise MisuseError("The transaction has ended; use its connection inside the block.")
         return self._turn.transaction.connection
+
+    async def execute(self, *arguments: Any) -> Any:
+        """Send a statement, in the way of the connection's driver."""
+        return await self.connection.execute(*arguments)
+
+    async def run(self, work: Callable[[Any], T]) -> T:
+        """Call a function with SQLite's own connection, on the thread that has it."""
+        result: T = await self.connection.run(work)
+        return result
 
     async def __aenter__(self) -> Self:
         """Lock the record and begin, or raise `ClaimLost`."""

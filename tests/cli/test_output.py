@@ -105,11 +105,12 @@ def test_a_migration_goes_on_when_nobody_listens(tmp_path: Path) -> None:
 
 def _on_a_terminal(*arguments: str, **environment: str) -> str:
     """Run a command whose stdout is a terminal and return all that it wrote there."""
+    inherited = {name: value for name, value in os.environ.items() if "COLOR" not in name}
     terminal, end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", "from nebis.cli import main; main()", *arguments],
         stdout=end,
-        env={"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "60", **environment},
+        env={**inherited, "TERM": "xterm-256color", "COLUMNS": "60", **environment},
     )
     os.close(end)
     written = b""
@@ -145,6 +146,7 @@ def test_a_terminal_gets_lines_that_fit_and_a_pipe_one_line_per_finding(tmp_path
     findings = json.loads(nebis("doctor", "--json", store=store).stdout)["findings"]
 
     # The path may be a single word that is longer than the line.
+    assert "schema" in watched
     readable = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in watched.splitlines()]
     assert max(len(line) for line in readable if str(tmp_path) not in line) <= 60
     assert len(piped.splitlines()) == len(findings)

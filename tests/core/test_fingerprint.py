@@ -284,4 +284,4 @@ def test_a_record_says_which_secret_and_rule_it_was_made_with_f116() -> None:
     assert [version for version, _ in made] == [stored_version(other, rule), stored_version(SECRET, rule)]
     assert len({version for version, _ in made}) == 2
     assert len({digest for _, digest in made}) == 2
-    assert all(version & 0xFF == 3 and version < 2**15 for version, _ in made)
+    assert all(version & 0xFF == 3 and version < 2**31 for version, _ in made)

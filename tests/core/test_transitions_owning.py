@@ -459,3 +459,28 @@ def test_a_local_step_cannot_be_one_that_did_not_happen() -> None:
     move = checkpointing("reserve", verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"", transactional_digest=DIGEST)
 
     assert write(running(), move).answer == Refused(reason=Refusal.EFFECT_NOT_OPEN, found=running())
+
+
+@pytest.mark.parametrize(
+    ("verb", "edge", "left"),
+    [(Release, Edge.RELEASED, State.AVAILABLE), (Withdraw, Edge.WITHDRAWN, None)],
+)
+def test_an_opaque_handler_is_taken_at_its_word_that_nothing_happened(
+    verb: type[Release | Withdraw], edge: Edge, left: State | None
+) -> None:
+    opaque = running(mode=EffectsMode.OPAQUE, is_dirty=True)
+
+    step = transition(opaque, verb(ownership=opaque.ownership, nothing_happened=True), NOW, Fence(99))
+
+    assert (step.answer, step.edge) == (KEPT, edge)
+    assert (None if step.record is None else step.record.state) is left
+    assert step.record is None or not step.record.is_dirty
+
+
+@pytest.mark.parametrize("verb", [Release, Withdraw])
+def test_no_word_outweighs_an_effect_that_is_recorded(verb: type[Release | Withdraw]) -> None:
+    record = dirty(done())
+
+    step = transition(record, verb(ownership=record.ownership, nothing_happened=True), NOW, Fence(99))
+
+    assert step.answer == Refused(reason=Refusal.DIRTY, found=record)

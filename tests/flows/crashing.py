@@ -105,6 +105,9 @@ class MortalWorld:
         except StopIteration as stop:
             value: T = stop.value
             return value
+        except Crash:
+            _ABANDONED.append(mortal)
+            raise
 
     def apply(self, verb: Verb) -> Answer | Locked:
         flow = self.backend.store.apply([verb], now=self.clock.now)

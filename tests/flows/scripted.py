@@ -55,7 +55,8 @@ class ScriptedWorld:
         self._found = found
         self._handler = handler
         self._admits = admits
-        self._says = {kind: list(lines) for kind, lines in {TransactionIsSame: [True], **says}.items()}
+        self._says: dict[type[Ask[Any]], list[object]] = {TransactionIsSame: [True]}
+        self._says.update({kind: list(lines) for kind, lines in says.items()})
         self.clock_seconds = 0.0
         self.asked: list[Ask[Any]] = []
 

@@ -8,8 +8,9 @@ from uuid import UUID
 from nebis import Declared, Disposition, Rejected
 from nebis.core.claiming import first_life
 from nebis.core.record import EffectsMode, Fence, Nonce, OutcomeKind, Record, RecordId, State
+from nebis.core.rejection import encode_rejection
 from nebis.core.secret import Keyring, Secret, Secrets
-from nebis.declaration import Declaration, PolicyOptions, declare, encode_rejection
+from nebis.declaration import Declaration, PolicyOptions, declare
 from nebis.flows.request import Request
 from nebis.ports.asks import Drawn
 
@@ -47,9 +48,10 @@ def request_of(declared: Declaration[Any, Any] | None = None, *, key: str = KEY,
     return (declared or declaration()).call(SECRETS, key=key, tenant="acct_1", command=command)
 
 
-def quick() -> Request:
+def quick(**options: Unpack[PolicyOptions]) -> Request:
     """Make a request whose caller is kept for at most a second while the store does not confirm."""
-    return request_of(declaration(confirm=timedelta(seconds=1)))
+    options.setdefault("confirm", timedelta(seconds=1))
+    return request_of(declaration(**options))
 
 
 def owned(request: Request, **changes: Any) -> Record:

@@ -14,10 +14,10 @@ from nebis.flows.effect import (
     DOUBT_RECALL_OVER,
     DOUBT_REJECTION_NOT_DEFINITE,
     DOUBT_UNSTORABLE,
-    EffectPlan,
     run_effect,
 )
 from nebis.flows.ledger import Ledger
+from nebis.flows.plan import EffectPlan
 from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.ports.asks import CallEffect
 from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed

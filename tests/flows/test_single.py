@@ -247,9 +247,9 @@ def lost_commit(found: object) -> ScriptedWorld:
 
 def test_lost_commit_that_the_barrier_finds_done_was_done() -> None:
     """F012: the barrier waits for the old transaction, so what it finds is proof."""
-    ending = lost_commit(completed(RECORD, DONE.body)).run(execute_single(REQUEST))
+    done = completed(RECORD, DONE.body)
 
-    assert ending == Finished(record_id=RECORD.record_id, outcome=DONE, is_replay=False)
+    assert lost_commit(done).run(execute_single(REQUEST)) == finished(done, is_replay=False)
 
 
 @pytest.mark.parametrize("found", [None, RECORD, replace(completed(RECORD, DONE.body), nonce=Nonce(b"o" * 16))])

@@ -10,8 +10,8 @@ from nebis import ClaimLost, EffectInDoubt, ResultUnstorable, StoreUnavailable
 from nebis.core.answers import Kept, Refusal, Refused
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.core.verbs import Checkpoint, Doubt
-from nebis.flows.effect import EffectPlan
 from nebis.flows.ledger import Ledger
+from nebis.flows.plan import EffectPlan
 from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.flows.step import run_step
 from nebis.ports.asks import Barrier, CallEffect, TransactionCommit, TransactionHold, TransactionRollback

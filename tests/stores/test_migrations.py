@@ -110,7 +110,7 @@ def test_an_altered_migration_is_noticed(opening: tuple[Dialect, Opening]) -> No
     execute(backend, dialect, "UPDATE nebis_migration SET checksum = 'other'")
 
     for flow in (backend.store.verify(), backend.store.migrate()):
-        with pytest.raises(SchemaMismatch, match="0001_record.* was applied with other contents"):
+        with pytest.raises(SchemaMismatch, match=r"0001_record.* was applied with other contents"):
             backend.sessions.run(flow)
 
 

@@ -12,6 +12,7 @@ import typer
 from nebis.cli import output
 from nebis.cli.doctor import doctor
 from nebis.cli.migrate import app as migrate
+from nebis.cli.worker import worker
 from nebis.errors import ConfigError, NebisError, SchemaMismatch, StoreUnavailable
 from nebis.ports.store import IndefiniteFailure, StoreFailure
 
@@ -27,6 +28,7 @@ _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ 
 app = typer.Typer(name="nebis", add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(migrate, name="migrate")
 app.command()(doctor)
+app.command()(worker)
 
 
 @app.callback(invoke_without_command=True)

@@ -19,7 +19,7 @@ Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 
 # Credentials are renewed between retries, and the key is what the fingerprint is compared under.
 NEVER_COUNTED: Final = frozenset({"authorization", "proxy-authorization", "idempotency-key", "x-idempotency-key"})
-_LARGEST_VERSION = 255  # One byte of a smallint; the other says which secret the fingerprint was made with.
+_LARGEST_VERSION = 255  # One byte of the stored number; the others say which secret the fingerprint was made with.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,9 +254,14 @@ def release(found: Record | None, verb: Release) -> Step[OwnerAnswer]:
         return _kept_before(record, Edge.RELEASE_REPEATED)
     if record.is_undoing:
         return refuse(record, Refusal.UNDOING)
-    if record.is_dirty:
+    if record.is_dirty and not _is_taken_at_its_word(record, verb):
         return refuse(record, Refusal.DIRTY)
-    return _kept(changed(record, state=State.AVAILABLE, is_awaited=False), Edge.RELEASED)
+    return _kept(changed(record, state=State.AVAILABLE, is_dirty=False, is_awaited=False), Edge.RELEASED)
+
+
+def _is_taken_at_its_word(record: Record, verb: Release | Withdraw) -> bool:
+    """Tell whether a dirty record may be given back: only what was declared can prove an opaque handler wrong."""
+    return verb.nothing_happened and record.mode is EffectsMode.OPAQUE
 
 
 def withdraw(found: Record | None, verb: Withdraw) -> Step[OwnerAnswer]:
@@ -268,7 +273,7 @@ def withdraw(found: Record | None, verb: Withdraw) -> Step[OwnerAnswer]:
         return record
     if record.is_undoing:
         return refuse(record, Refusal.UNDOING)
-    if record.is_dirty:
+    if record.is_dirty and not _is_taken_at_its_word(record, verb):
         return refuse(record, Refusal.DIRTY)
     return _kept(None, Edge.WITHDRAWN)
 

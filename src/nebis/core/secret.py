@@ -62,8 +62,8 @@ class Secret:
 
     @property
     def number(self) -> int:
-        """Give a small number (0 to 127) by which a record says which secret its fingerprint was made with."""
-        return self.check_value()[0] & 0x7F
+        """Give the number (22 bits) by which a record says which secret its fingerprint was made with."""
+        return int.from_bytes(self.check_value()[:3], "big") >> 2
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):

@@ -119,6 +119,8 @@ class Release:
     """Give the key back: a definite failure before any effect."""
 
     ownership: Ownership
+    nothing_happened: bool = False
+    """The handler's own word, which is all that is ever known of an opaque operation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,7 @@ class Withdraw:
     """Forget the claim altogether: the request should never have been one."""
 
     ownership: Ownership
+    nothing_happened: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from dataclasses import replace
+from typing import TypedDict
 
 from nebis.core.answers import Intended, Refusal, Refused
-from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
+from nebis.core.record import Effect, EffectVerdict, Record
 from nebis.core.verbs import Checkpoint, Doubt, Intend
 from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.ledger import Ledger
 from nebis.flows.persist import send_owned
+from nebis.flows.plan import EffectPlan
 from nebis.flows.settle import DOUBT_CODE_CHANGED
-from nebis.policy import Policy, microseconds
+from nebis.policy import Policy
 from nebis.ports.asks import CallEffect, Raised, Tell
-from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed
+from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed, LateResult
 
 DOUBT_REJECTION_NOT_DEFINITE = "rejection-not-definite"
 DOUBT_RECALL_OVER = "downstream-may-have-forgotten"
 DOUBT_UNSTORABLE = "effect-result-unstorable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectPlan:
-    """What an effect is, apart from whether it happens."""
-
-    name: str
-    effect_class: EffectClass
-    derived_key: str = field(repr=False)
-    digest: bytes
-    recall_us: int | None
-    call: Callable[[Effect], Any]
-    """Calls the downstream under the stored key; a coroutine function in the asyncio world."""
-    encode: Callable[[Any], bytes]
-    encode_rejection: Callable[[Exception], bytes]
-    decode_rejection: Callable[[bytes], Rejected]
 
 
 def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan) -> Flow[bytes]:
@@ -48,7 +32,7 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
     known = ledger.start(plan.name)
     is_known = False
     try:
-        if known is not None and (known.digest, known.effect_class) != (plan.digest, plan.effect_class):
+        if is_changed(ledger, known, plan):
             raise (yield from _in_doubt(record, policy, DOUBT_CODE_CHANGED))
         if known is not None and not known.is_open:
             is_known = True
@@ -56,10 +40,10 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
             return _result(known, plan)
         effect = yield from _intend(record, policy, plan, is_again=known is not None)
         ledger.keep(effect)
-        end = yield from CallEffect(plan.call, effect)
+        end = yield from CallEffect(plan.call, effect, timeout_seconds(policy, plan))
         if isinstance(end, Raised):
-            if isinstance(end.error, Retryable):
-                yield from _did_not_happen(record, policy, plan)
+            if isinstance(end.error, Retryable) and (yield from _did_not_happen(record, policy, plan)):
+                ledger.forget(plan.name)
             if not isinstance(end.error, Rejected):
                 raise end.error
             done = replace(effect, verdict=EffectVerdict.REJECTED, result=plan.encode_rejection(end.error))
@@ -72,6 +56,18 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
         return _result(done, plan)
     finally:
         ledger.end(is_known=is_known)
+
+
+def is_changed(ledger: Ledger, known: Effect | None, plan: EffectPlan) -> bool:
+    """Tell whether the code that runs now is not that of the attempts before it (E4)."""
+    if known is None:
+        return ledger.misses(plan.name)
+    return (known.digest, known.effect_class) != (plan.digest, plan.effect_class)
+
+
+def timeout_seconds(policy: Policy, plan: EffectPlan) -> float:
+    """Return how long to wait for the downstream's answer."""
+    return policy.effect_timeout.total_seconds() if plan.timeout_seconds is None else plan.timeout_seconds
 
 
 class _Named(TypedDict):
@@ -108,7 +104,7 @@ def _intend(record: Record, policy: Policy, plan: EffectPlan, *, is_again: bool)
         derived_key=plan.derived_key,
         digest=plan.digest,
         recall_us=plan.recall_us,
-        lease_us=max(policy.lease_us, microseconds(policy.effect_timeout) + policy.lease_us // 3),
+        lease_us=max(policy.lease_us, int(timeout_seconds(policy, plan) * 1_000_000) + policy.lease_us // 3),
         is_again=is_again,
     )
     answer = yield from send_owned(verb, policy.confirm.total_seconds())
@@ -137,15 +133,17 @@ def _checkpoint(record: Record, policy: Policy, plan: EffectPlan, done: Effect) 
         return
     if answer.reason is Refusal.NOT_DEFINITE:
         raise (yield from _in_doubt(record, policy, DOUBT_REJECTION_NOT_DEFINITE))
+    yield from Tell(LateResult(**_named(record, plan), reason=answer.reason))
     raise ClaimLost(record.operation, answer.reason)
 
 
-def _did_not_happen(record: Record, policy: Policy, plan: EffectPlan) -> Flow[None]:
-    """Write down that the call failed before it could reach the downstream, if no earlier call can still land."""
+def _did_not_happen(record: Record, policy: Policy, plan: EffectPlan) -> Flow[bool]:
+    """Write down that the call failed before it could reach the downstream; False if an earlier one can still land."""
     verb = Checkpoint(ownership=record.ownership, name=plan.name, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
     answer = yield from send_owned(verb, policy.confirm.total_seconds())
     if isinstance(answer, Refused) and answer.reason is not Refusal.NOT_DEFINITE:
         raise ClaimLost(record.operation, answer.reason)
+    return not isinstance(answer, Refused)
 
 
 def _in_doubt(record: Record, policy: Policy, reason: str) -> Flow[EffectInDoubt]:

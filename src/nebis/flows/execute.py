@@ -20,7 +20,7 @@ from nebis.errors import StoreUnavailable
 from nebis.flow import Flow
 from nebis.flows.enter import enter
 from nebis.flows.request import Ending, Request, finished
-from nebis.flows.settle import settle
+from nebis.flows.undo import conclude, undo
 from nebis.ports.asks import KeepAlive, RunHandler, Tell
 from nebis.ports.observer import (
     AttemptStarted,
@@ -37,14 +37,14 @@ from nebis.ports.observer import (
 def execute(request: Request) -> Flow[Ending]:
     """Own the record and run the handler outside any transaction of the claim (C2), or answer without running."""
     begun = yield from begin(request)
-    if not isinstance(begun, Record):
-        return begun
-    end = yield from RunHandler(begun)
-    return (yield from settle(request, begun, end))
+    return (yield from run(request, begun)) if isinstance(begun, Record) else begun
 
 
 def begin(request: Request) -> Flow[Record | Ending]:
-    """Come to own the record, which is renewed from now on; or say how the request ends without running."""
+    """Come to own the record, which is renewed from now on; or say how the request ends without running.
+
+    A record that is being undone is undone to its end here, since its handler never runs again.
+    """
     answer = yield from enter(request)
     if isinstance(answer, Locked):
         # A twin's uncommitted single transaction holds the key: whatever it will be, it is not ours to run now.
@@ -52,9 +52,19 @@ def begin(request: Request) -> Flow[Record | Ending]:
     yield from Tell(told(answer))
     if not isinstance(answer, Granted):
         return without_running(answer)
-    record = answer.record
+    return (yield from attend(request, answer.record))
+
+
+def attend(request: Request, record: Record) -> Flow[Record | Ending]:
+    """Keep a record alive that was just granted, and return it, or how it ended where only undoing was left."""
     yield from KeepAlive(record, request.policy.lease_us, request.policy.renewal.total_seconds())
-    return record
+    return (yield from undo(request, record)) if record.is_undoing else record
+
+
+def run(request: Request, record: Record) -> Flow[Ending]:
+    """Give the handler its turn as the owner of the record, and store how it ended."""
+    end = yield from RunHandler(record)
+    return (yield from conclude(request, record, end))
 
 
 def without_running(answer: Replay | Running | Reused | Doubtful | Gone | Unreadable) -> Ending:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nebis.core.record import UNDO_PREFIX, Effect, Record
 from nebis.errors import MisuseError
+from nebis.ports.asks import Raised, Returned
 
 
 class Ledger:
     """The effects of one attempt, in memory; the store holds the truth."""
 
-    __slots__ = ("_asked", "_known", "_open")
+    __slots__ = ("_asked", "_known", "_open", "_started")
 
     def __init__(self, record: Record) -> None:
         self._known = {effect.name: effect for effect in record.effects}
         self._asked: set[str] = set()
+        self._started: set[str] = set()
         self._open: str | None = None
 
     def start(self, name: str) -> Effect | None:
@@ -23,11 +27,16 @@ class Ledger:
         if name in self._asked:
             raise MisuseError(f"The effect {name!r} was asked for twice in one attempt; give each call its own name.")
         self._open = name
+        self._started.add(name)
         return self._known.get(name)
 
     def keep(self, effect: Effect) -> None:
         """Remember what the store confirmed."""
         self._known[effect.name] = effect
+
+    def forget(self, name: str) -> None:
+        """Forget an effect that did not happen: an attempt that goes another way misses nothing."""
+        self._known.pop(name, None)
 
     def end(self, *, is_known: bool) -> None:
         """End the effect; one whose outcome is not known may be asked for again."""
@@ -38,7 +47,18 @@ class Ledger:
     def never_asked(self) -> str | None:
         """Return a recorded effect that this attempt did not ask for: its code is not that of the first attempt."""
         recorded = (name for name in self._known if not name.startswith(UNDO_PREFIX))
-        return next((name for name in recorded if name not in self._asked), None)
+        return next((name for name in recorded if name not in self._started), None)
+
+    def misses(self, name: str) -> bool:
+        """Tell whether a recorded effect should have been asked for before this one, which is new.
+
+        Code that runs the same way asks in the same order; what comes out of turn may be the old effect, renamed.
+        """
+        return name not in self._known and not name.startswith(UNDO_PREFIX) and self.never_asked() is not None
+
+    def of(self, end: Returned[object] | Raised) -> Returned[object] | Raised:
+        """Say, with how a handler ended, what its attempt knows of the effects."""
+        return replace(end, never_asked=self.never_asked(), effects=tuple(self._known.values()))
 
     def has_outstanding(self, name: str) -> bool:
         """Tell whether an earlier call of this effect may still land."""

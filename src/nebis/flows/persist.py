@@ -6,6 +6,7 @@ from nebis.core.answers import (
     Answer,
     ClaimAnswer,
     Doubtful,
+    GivenUp,
     Gone,
     Granted,
     Intended,
@@ -15,9 +16,10 @@ from nebis.core.answers import (
     Replay,
     Reused,
     Running,
+    TakeOverAnswer,
     Unreadable,
 )
-from nebis.core.verbs import Claim, OwnerVerb, Verb
+from nebis.core.verbs import Claim, OwnerVerb, Resolve, TakeOver, Verb
 from nebis.errors import NotConfirmed, StoreUnavailable
 from nebis.flow import Flow
 from nebis.ports.asks import Apply, Elapsed, KeepTrying, Pause
@@ -41,6 +43,21 @@ def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked
         gives_up_at_once=True,
     )
     assert isinstance(answer, Granted | Replay | Running | Reused | Doubtful | Gone | Unreadable | Locked)
+    return answer
+
+
+def send_unowned(verb: TakeOver | Resolve, budget_seconds: float) -> Flow[TakeOverAnswer | Kept | Locked]:
+    """Ask for somebody else's record, as it was last seen; repeat the very same ask while its fate is unknown.
+
+    Whoever holds the row locked is at work with it, so that is an answer too.
+    """
+    answer = yield from _send(
+        verb,
+        failed_seconds=budget_seconds,
+        locked_seconds=min(LOCKED_CLAIM_SECONDS, budget_seconds),
+        gives_up_at_once=True,
+    )
+    assert isinstance(answer, Granted | Doubtful | GivenUp | Kept | Refused | Locked)
     return answer
 
 

@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
-from nebis.core.record import Outcome, Record, RecordId
+from nebis.core.record import Effect, Outcome, Record, RecordId
 from nebis.core.verbs import Claim
 from nebis.errors import InDoubt, Rejected, Retryable
+from nebis.flows.plan import EffectPlan
 from nebis.policy import Policy, Wait
 
 
@@ -40,6 +41,10 @@ def classify(error: Exception) -> Disposition:
     return Disposition.BY_MODE
 
 
+def _cannot_undo(_record: Record, effect: Effect) -> EffectPlan:
+    raise AssertionError(f"{effect.name} is not among the effects that can be undone")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A command under a key, and the policy of its operation."""
@@ -54,7 +59,15 @@ class Request:
         repr=False, default=lambda record_id, name: f"{record_id}/{name}"
     )
     """Derives the key under which an effect of a record is known downstream; never from the attempt (F064)."""
+    sign_token: Callable[[RecordId, str], str] = field(
+        repr=False, default=lambda record_id, name: f"{record_id}.{name}"
+    )
+    """Signs the one-time token of an effect, for a downstream that burns it."""
     classify: Callable[[Exception], Disposition] = classify
+    undoable: frozenset[str] = frozenset()
+    """Names of effects that the operation can undo."""
+    plan_undo: Callable[[Record, Effect], EffectPlan] = field(repr=False, default=_cannot_undo)
+    """Plans how to undo one of these that happened; raises `RecordCorrupt` if its result cannot be read."""
 
     @property
     def longest_wait_seconds(self) -> float:

@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import assert_never
 
 from nebis.core.answers import Doubtful, Kept, Refusal, Refused, Running
-from nebis.core.record import EffectsMode, Outcome, OutcomeKind, Record, State
+from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Complete, Doubt, Release, Suspend, Withdraw
-from nebis.errors import EffectInDoubt, InDoubt, ResultUnstorable, Retryable
+from nebis.errors import EffectInDoubt, EffectTimedOut, InDoubt, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.persist import send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
 from nebis.ports.asks import Raised, Returned, Settled, Tell
-from nebis.ports.observer import Completed, DoubtRaised, Event, OwnershipLost, Released, Suspended, Withdrawn
+from nebis.ports.observer import (
+    Completed,
+    DoubtRaised,
+    Event,
+    LateResult,
+    OwnershipLost,
+    Released,
+    Suspended,
+    Withdrawn,
+)
 
 DOUBT_HANDLER_RAISED = "handler-raised"
 DOUBT_CODE_CHANGED = "code-changed"
+DOUBT_EFFECT_OPEN = "effect-left-open"
+DOUBT_EFFECT_TIMED_OUT = "effect-timed-out"
 LONGEST_REASON = 200
 """A reason is a word for people and metrics; whatever is longer is a payload."""
 
@@ -25,33 +36,48 @@ def settle(request: Request, record: Record, end: Returned[object] | Raised | Se
     if isinstance(end, Settled):
         return Finished(record_id=record.record_id, outcome=end.outcome, is_replay=False)
     if isinstance(end, Returned):
-        if end.never_asked is not None:
-            return (yield from _doubt(request, record, _code_changed(record)))
+        if end.never_asked is not None or left_open(end) is not None:
+            return (yield from _unfinished(request, record, end))
         return (yield from complete(request, record, rendered(request, end.value)))
     error, disposition = classified(request, end.error)
     match disposition:
         case Disposition.REJECT:
-            if end.never_asked is not None:
-                return (yield from _doubt(request, record, _code_changed(record)))
+            if end.never_asked is not None or left_open(end) is not None:
+                return (yield from _unfinished(request, record, end))
             body = request.encode_rejection(error)
             return (yield from complete(request, record, Outcome(kind=OutcomeKind.REJECTED, body=body)))
         case Disposition.WITHDRAW:
-            return (yield from _give_back(request, record, error, Withdraw(ownership=record.ownership)))
+            withdraw = Withdraw(ownership=record.ownership, nothing_happened=True)
+            return (yield from _give_back(request, record, error, withdraw))
         case Disposition.RETRY:
-            return (yield from _give_back(request, record, error, Release(ownership=record.ownership)))
+            release = Release(ownership=record.ownership, nothing_happened=True)
+            return (yield from _give_back(request, record, error, release))
         case Disposition.DOUBT:
-            return (yield from _doubt(request, record, error))
+            return (yield from doubt(request, record, error))
         case Disposition.BY_MODE:
             if record.mode is EffectsMode.OPAQUE:
-                return (yield from _doubt(request, record, error))
+                return (yield from doubt(request, record, error))
             return (yield from _give_back(request, record, error, Release(ownership=record.ownership)))
         case _:
             assert_never(disposition)
 
 
-def _code_changed(record: Record) -> EffectInDoubt:
-    """Return why an attempt may not end: an effect that happened was never asked for by the code that runs now."""
-    return EffectInDoubt(DOUBT_CODE_CHANGED, operation_id=str(record.record_id))
+def left_open(end: Returned[object] | Raised) -> Effect | None:
+    """Return the effect of which the handler does not know whether it happened, although it ended with an outcome."""
+    return next((effect for effect in end.effects if effect.is_open), None)
+
+
+def _unfinished(request: Request, record: Record, end: Returned[object] | Raised) -> Flow[Ending]:
+    """End an attempt that has an outcome but may not have one yet.
+
+    The code that runs now never asked for an effect that is recorded, or it went on after one without an answer, which
+    is asked for again where that is safe.
+    """
+    if end.never_asked is not None:
+        changed = EffectInDoubt(DOUBT_CODE_CHANGED, operation_id=str(record.record_id))
+        return (yield from doubt(request, record, changed))
+    unanswered = EffectInDoubt(DOUBT_EFFECT_OPEN, operation_id=str(record.record_id))
+    return (yield from suspend(request, record, unanswered))
 
 
 def classified(request: Request, error: Exception) -> tuple[Exception, Disposition]:
@@ -76,6 +102,8 @@ def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
     if isinstance(answer, Refused):
+        named = {"operation": record.operation, "operation_id": str(record.record_id)}
+        yield from Tell(LateResult(**named, effect=None, reason=answer.reason))
         return (yield from lost(record, answer))
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
@@ -91,18 +119,24 @@ def _give_back(request: Request, record: Record, error: Exception, verb: Release
     assert isinstance(answer, Refused)
     if answer.reason is not Refusal.DIRTY:
         return (yield from lost(record, answer))
-    suspend = Suspend(ownership=record.ownership)
-    answer = yield from send_owned(suspend, request.policy.confirm.total_seconds())
+    return (yield from suspend(request, record, error))
+
+
+def suspend(request: Request, record: Record, error: Exception) -> Flow[Ending]:
+    """Let a successor go on at once, where that cannot make an effect twice; otherwise the record is in doubt."""
+    verb = Suspend(ownership=record.ownership)
+    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
     if isinstance(answer, Kept):
         yield from Tell(Suspended(operation=record.operation, operation_id=str(record.record_id)))
         return Failed(record=record, error=error)
     assert isinstance(answer, Refused)
     if answer.reason is not Refusal.NOT_RESUMABLE:
         return (yield from lost(record, answer))
-    return (yield from _doubt(request, record, error))
+    return (yield from doubt(request, record, error))
 
 
-def _doubt(request: Request, record: Record, error: Exception) -> Flow[Ending]:
+def doubt(request: Request, record: Record, error: Exception) -> Flow[Ending]:
+    """Say that nobody can tell what happened, under a reason that people can act on."""
     verb = Doubt(ownership=record.ownership, reason=_reason(error))
     answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
     if isinstance(answer, Refused):
@@ -114,6 +148,8 @@ def _doubt(request: Request, record: Record, error: Exception) -> Flow[Ending]:
 
 def _reason(error: Exception) -> str:
     """Return the handler's own word if it gave one. What other exceptions carry may be somebody's payload (SEC24)."""
+    if isinstance(error, EffectTimedOut):
+        return DOUBT_EFFECT_TIMED_OUT
     if not isinstance(error, InDoubt | Retryable):
         return DOUBT_HANDLER_RAISED
     # Every store can keep printable text; not every one keeps a NUL or half of a surrogate pair.

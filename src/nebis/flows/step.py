@@ -7,9 +7,10 @@ from dataclasses import replace
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.errors import EffectInDoubt
 from nebis.flow import Flow
-from nebis.flows.effect import EffectPlan, stop_in_doubt
+from nebis.flows.effect import is_changed, stop_in_doubt
 from nebis.flows.guarded import begin_guarded, commit_step, leave_guarded
 from nebis.flows.ledger import Ledger
+from nebis.flows.plan import EffectPlan
 from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.policy import Policy
 from nebis.ports.asks import CallEffect, Raised, Tell
@@ -25,7 +26,7 @@ def run_step(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan) -
     known = ledger.start(plan.name)
     is_known = False
     try:
-        if known is not None and (known.digest, known.effect_class) != (plan.digest, plan.effect_class):
+        if is_changed(ledger, known, plan):
             yield from stop_in_doubt(record, policy, DOUBT_CODE_CHANGED)
             raise EffectInDoubt(DOUBT_CODE_CHANGED, operation_id=str(record.record_id))
         if known is not None and known.result is not None:
@@ -43,7 +44,7 @@ def run_step(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan) -
             is_outstanding=False,
             recall_until=None,
         )
-        end = yield from CallEffect(plan.call, step)
+        end = yield from CallEffect(plan.call, step, is_local=True)
         if isinstance(end, Raised):
             yield from leave_guarded(record, policy)
             raise end.error

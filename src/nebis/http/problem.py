@@ -12,6 +12,7 @@ from nebis.errors import (
     BodyRefused,
     BodyTooLarge,
     ClaimLost,
+    EffectTimedOut,
     HeaderRepeated,
     InDoubt,
     InFlight,
@@ -35,6 +36,7 @@ from nebis.errors import (
     StoreError,
     StoreUnavailable,
     TenantMissing,
+    TokenInvalid,
 )
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
@@ -54,6 +56,7 @@ class Row:
 
 
 _TRY_AGAIN = "Nothing was run. Send the same request with the same key again."
+_ASK_AGAIN = "The request may have been carried out. Ask again with the same key, never with a new one."
 _LOOK = "Nothing was run again. Tell the operator of this service, with the operation id if there is one."
 
 ANSWERS: Final[Mapping[type[NebisError], Row]] = {
@@ -62,6 +65,7 @@ ANSWERS: Final[Mapping[type[NebisError], Row]] = {
     KeyRepeated: Row(400, "Idempotency key sent more than once"),
     HeaderRepeated: Row(400, "Header sent more than once"),
     BodyRefused: Row(400, "Request body refused"),
+    TokenInvalid: Row(400, "Token invalid"),
     TenantMissing: Row(401, "Not authenticated"),
     OperationUnknown: Row(404, "No such operation"),
     InFlight: Row(409, "Request in flight"),
@@ -85,11 +89,8 @@ ANSWERS: Final[Mapping[type[NebisError], Row]] = {
     SchemaMismatch: Row(500, "Store not usable", _LOOK),
     StoreError: Row(500, "Store not usable", _LOOK),
     StoreUnavailable: Row(503, "Store unavailable", _TRY_AGAIN),
-    NotConfirmed: Row(
-        503,
-        "Not confirmed",
-        "The request may have been carried out. Ask again with the same key, never with a new one.",
-    ),
+    NotConfirmed: Row(503, "Not confirmed", _ASK_AGAIN),
+    EffectTimedOut: Row(503, "No answer in time", _ASK_AGAIN),
     Overloaded: Row(503, "Overloaded", _TRY_AGAIN),
     NotYet: Row(503, "Not yet", _TRY_AGAIN),
     Retryable: Row(503, "Try again", _TRY_AGAIN),

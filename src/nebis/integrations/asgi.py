@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from nebis.aio import AsyncNebis, AsyncOpenAttempt
 from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending
-from nebis.http.body import BodyBuffer
+from nebis.http.body import BodyBuffer, json_of
 from nebis.http.exchange import Exchange
 from nebis.http.headers import decoded, encoded
 from nebis.http.options import Reference
@@ -53,9 +53,10 @@ class Disconnected(Exception):
 class Inbox:
     """What arrives from the client: given to the application as it comes, and kept, up to a cap, for the claim."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
         self.refusal: NebisError | None = None
-        """Why the body was not read to its end; the framework may have made something else of it."""
+        """Why the body was not taken; the framework may have made something else of it."""
+        self._scope = scope
         self._receive = receive
         self._waiting: deque[Message] = deque()
         self._body: BodyBuffer | None = None
@@ -93,6 +94,10 @@ class Inbox:
         if self._body is not None and message["type"] == "http.request":
             try:
                 self._body.add(message.get("body", b""), is_last=not message.get("more_body", False))
+                if self._body.is_whole:
+                    # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
+                    headers = decoded(self._scope.get("headers", ()))
+                    json_of(self._body.bytes(), headers, limit_bytes=self._body.limit_bytes)
             except NebisError as refusal:
                 self.refusal = refusal
                 raise
@@ -102,8 +107,8 @@ class Inbox:
 class Passage:
     """One request on its way through a route."""
 
-    def __init__(self, receive: Receive, send: Send, protection: Admission | None) -> None:
-        self.inbox = Inbox(receive)
+    def __init__(self, scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> None:
+        self.inbox = Inbox(scope, receive)
         self.protection = protection
         self.tenant = ""
         self.attempt: AsyncOpenAttempt | OpenAttempt | None = None
@@ -220,7 +225,7 @@ async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection
     if scope["type"] != "http" or PASSAGE in scope:
         await app(scope, receive, send)
         return
-    passage = Passage(receive, send, protection)
+    passage = Passage(scope, receive, send, protection)
     # In place: a copy of the scope would hide the route from middleware outside.
     scope[PASSAGE] = passage
     extensions = scope.get("extensions")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +28,8 @@ def passage_of(scope: Scope, protection: Admission) -> Passage:
     passage = scope.get(PASSAGE)
     if not isinstance(passage, Passage):
         raise ConfigError([f"endpoint {protection.name!r}: {NOT_INSTALLED}"])
+    if passage.attempt is not None:
+        raise ConfigError([f"endpoint {protection.name!r} is protected twice; protect it by a rule or a decorator"])
     if passage.protection is None:
         passage.protection = protection
         passage.inbox.keep(protection.body_limit_bytes)
@@ -40,7 +43,8 @@ async def incoming(scope: Scope, passage: Passage, **given: Any) -> Incoming:
         method=scope["method"],
         headers=headers_of(scope),
         query=query_of(scope),
-        path=dict(scope.get("path_params") or {}),
+        # Without a router the whole path counts.
+        path=dict(scope["path_params"]) if "path_params" in scope else {"path": scope["path"]},
         body=await passage.inbox.whole(),
         peer=client[0] if client else None,
         **given,
@@ -53,8 +57,24 @@ def headers_of(scope: Scope) -> HeaderPairs:
 
 
 def query_of(scope: Scope) -> list[tuple[str, str]]:
-    """Return the query of a request, in its order."""
-    return parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+    """Return the query of a request, in its order; byte for byte, as two that are no UTF-8 are not the same."""
+    raw = scope.get("query_string", b"").decode("latin-1")
+    return parse_qsl(raw, keep_blank_values=True, encoding="latin-1")
+
+
+async def counted(value: Any) -> Any:
+    """Return what of an argument counts. A file does by its name, type and content: the boundary around it changes."""
+    if isinstance(value, list):
+        return [await counted(one) for one in value]
+    if isinstance(value, dict):
+        return {name: await counted(one) for name, one in value.items()}
+    if hasattr(value, "as_builtins"):  # Data of a Litestar DTO, which is no model yet.
+        return value.as_builtins()
+    if not (hasattr(value, "seek") and hasattr(value, "filename")):
+        return value
+    content = await value.read()
+    await value.seek(0)
+    return [value.filename, value.content_type, hashlib.sha256(content).digest()]
 
 
 async def claimed(

@@ -146,7 +146,8 @@ class Admission:
 
     def refused(self, error: NebisError) -> Exchange:
         """Render an error as a problem, or raise it if it is a mistake of the application."""
-        if isinstance(error, InFlight) and isinstance(self.subject.policy.in_flight, Accept):
+        is_accepted = isinstance(self.subject.policy.in_flight, Accept)
+        if is_accepted and isinstance(error, InFlight) and error.operation_id is not None:
             return accepted(error, self.wire)
         rendered = problem(error, self.wire)
         if rendered is None:
@@ -198,6 +199,9 @@ class Protection(Admission):
         """Say how an attempt ended whose framework rendered an answer, of the endpoint or of its exception."""
         if error is None and is_own and exchange.status < 400:
             return Returned(exchange)
+        if isinstance(error, NebisError) and exchange.status == 500:
+            # The framework does not know our signals and rendered one as a crash; nobody meant that as an answer.
+            return Raised(error)
         return Raised(Answered(exchange, error, is_own=is_own))
 
     def answer(self, ending: Ending, *, tenant: str, live: Exchange | None = None) -> Exchange | Reference:

@@ -79,6 +79,8 @@ class Returned(Generic[T]):
     value: T
     never_asked: str | None = None
     """An effect of an earlier attempt that this one did not ask for: its code must have changed."""
+    effects: tuple[Effect, ...] = ()
+    """All that is known of the record's effects when the handler ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Raised:
 
     error: Exception
     never_asked: str | None = None
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,13 @@ class Tell(Ask[None]):
 
 @dataclass(frozen=True, slots=True)
 class CallEffect(Ask["Returned[Any] | Raised"]):
-    """Call a downstream, whose intent is durable; cancelling the caller does not cancel it."""
+    """Call a downstream, whose intent is durable; cancelling the caller does not cancel it.
 
-    call: Callable[[Effect], Any]
+    Where the runtime can, it stops waiting after the timeout; whether the effect happened is then unknown.
+    """
+
+    call: Callable[[Any], Any]
     effect: Effect
+    timeout_seconds: float | None = None
+    is_local: bool = False
+    """The call gets the connection of the open transaction instead of the effect."""

@@ -118,6 +118,42 @@ class EffectReplayed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateResult(Event):
+    """An attempt did its work after it had lost the record, so the result could not be stored. Alert on this one."""
+
+    effect: str | None
+    """None for the outcome of the whole operation."""
+    reason: Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnedBack(Event):
+    """An operation was rejected after some of its effects had happened; these are undone from now on."""
+
+    effects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtEnded(Event):
+    """A record left doubt by evidence: its open effect is known to have happened, or cannot happen any more."""
+
+    effect: str
+    verdict: EffectVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtExpired(Event):
+    """A record stayed in doubt until its deadline and was closed as unknown, for good. Alert on this one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveUp(Event):
+    """No worker will try this record again: nothing happened under it, and its client may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipLost(Event):
     """An attempt found that another one owns its record, or that the record is settled."""
 

@@ -11,6 +11,7 @@ from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
 from nebis.core.verbs import Verb
 from nebis.flow import Flow
+from nebis.ports.history import History
 
 T = TypeVar("T")
 
@@ -104,7 +105,7 @@ class SecretState:
     check_values: frozenset[bytes] = field(repr=False)
 
 
-class Store(Protocol):
+class Store(History, Protocol):
     """A durable memory of records. Every method is a flow of the store's own asks.
 
     `now` replaces the store's clock in tests; in production it is None and the store's own clock decides (I7).
@@ -181,6 +182,10 @@ class Store(Protocol):
 
     def admit_secret(self, check_value: bytes) -> Flow[None]:
         """Remember that a secret with this check value is in use."""
+        ...
+
+    def made_with(self, number: int) -> Flow[int]:
+        """Count the records that were made with the secret of this number."""
         ...
 
     def retire_secret(self, check_value: bytes, number: int) -> Flow[int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from nebis.core.answers import Answer, Locked
+from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record
-from nebis.core.verbs import Verb
+from nebis.core.verbs import Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
+from nebis.flows.drain import let_go
 from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
@@ -48,6 +49,8 @@ from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
+log = logging.getLogger("nebis")
+
 T = TypeVar("T")
 Handler = Callable[[Record, "BlockingTurn"], object]
 
@@ -56,15 +59,37 @@ class BlockingWorld:
     """What one process shares between all its blocking requests."""
 
     def __init__(
-        self, backend: BlockingBackend, observers: Sequence[Observer] = (), *, keeps_house: bool = False
+        self,
+        backend: BlockingBackend,
+        observers: Sequence[Observer] = (),
+        *,
+        keeps_house: bool = False,
+        recover: Callable[[], object] | None = None,
     ) -> None:
         self.backend = backend
         counting = Counting()
         self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
-        self._housekeeping = Housekeeping(backend.store, backend.beat, counting) if keeps_house else None
+        self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
+        self.is_closing = False
+        self._is_closed = False
+        self._turns = 0
+        self._turns_changed = threading.Condition()
+
+    def enter(self) -> None:
+        """Count one more turn; refuse it if the process is ending, so that nothing is claimed that nobody finishes."""
+        with self._turns_changed:
+            if self.is_closing:
+                raise StoreUnavailable("this process is shutting down")
+            self._turns += 1
+
+    def leave(self) -> None:
+        """Count one turn less."""
+        with self._turns_changed:
+            self._turns -= 1
+            self._turns_changed.notify_all()
 
     def run(self, flow: Flow[T], handler: Handler, *, single: Single | None = None) -> T:
         """Run an engine flow whose handler is this one; its claim is renewed until the flow ends."""
@@ -84,14 +109,30 @@ class BlockingWorld:
         self.signals.applied(verb)
         return answer
 
-    def close(self) -> None:
-        """Stop renewing and close every connection."""
+    def close(self, grace_seconds: float = 0.0) -> None:
+        """Start nothing new, wait for what runs, let go of what does not end in time, and close every connection."""
+        with self._turns_changed:
+            self.is_closing = True
+            self._turns_changed.wait_for(lambda: self._turns == 0, grace_seconds)
+            if self._is_closed:
+                return
+            self._is_closed = True
+        for watch in self.heartbeat.let_go():
+            self._let_go(watch)
         if self._listener is not None:
             self._listener.close()
         if self._housekeeping is not None:
             self._housekeeping.close()
         self.heartbeat.close()
         self.backend.sessions.close()
+
+    def _let_go(self, watch: Watch) -> None:
+        """Give an attempt back that still runs; its next write is refused once a successor came (F078)."""
+        watch.lose(Refusal.MOVED_ON)
+        try:
+            drive(let_go(watch.ownership), lambda ask: self.apply(cast("Apply", ask).verb))
+        except StoreFailure as failure:
+            log.warning("an attempt was not given back (%s); its lease decides", failure.detail)
 
 
 class BlockingTurn:
@@ -101,9 +142,12 @@ class BlockingTurn:
         self.single = single
         self.target: object | None = None if single is None else single.target
         """What the next transaction of this turn joins; None for a connection of ours."""
+        world.enter()
         self._world = world
         self._handler = handler
+        self._is_closed = False
         self._watch: Watch | None = None
+        self._moves: bytes | None = None
         self.transaction: BlockingTransaction | None = None
         """The open transaction of this turn; verbs run inside it while it is open."""
         self.settled: Outcome | None = None
@@ -122,10 +166,16 @@ class BlockingTurn:
 
     def close(self) -> None:
         """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
-        if self._watch is not None:
-            self._world.heartbeat.forget(self._watch)
-        if self.transaction is not None:
-            self.transaction.rollback()
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._watch is not None:
+                self._world.heartbeat.forget(self._watch)
+            if self.transaction is not None:
+                self.transaction.rollback()
+        finally:
+            self._world.leave()
 
     def _join(self) -> None:
         if self.transaction is not None:
@@ -177,29 +227,24 @@ class BlockingTurn:
         self.ledger = Ledger(ask.record)
         try:
             value = self._handler(ask.record, self)
-            return Returned(value, self._never_asked()) if self.settled is None else Settled(self.settled)
+            return self.ended(Returned(value))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
-            return Raised(error, self._never_asked())
+            return self.ended(Raised(error))
 
     def call_effect(self, ask: CallEffect) -> Returned[Any] | Raised:
         try:
-            return Returned(ask.call(ask.effect))
+            return Returned(ask.call(self._open().connection if ask.is_local else ask.effect))
         except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
 
-    @property
-    def open_connection(self) -> Any:
-        """Return what the application writes with inside the open transaction."""
-        return self._open().connection
-
     def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
-        """Say how an attempt ended whose handler we did not call: its own end, or what its transaction stored."""
+        """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
         if self.settled is not None and isinstance(end, Returned):
             return Settled(self.settled)
-        return replace(end, never_asked=self._never_asked())
-
-    def _never_asked(self) -> str | None:
-        return None if self.ledger is None else self.ledger.never_asked()
+        assert self.ledger is not None
+        if self.single is None:
+            self.target = None  # What comes after the handler is ours, and so is the connection for it.
+        return self.ledger.of(end)
 
     def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
@@ -213,6 +258,7 @@ class BlockingTurn:
         return self._open().run(self._world.backend.store.hold(ask.identity))
 
     def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
+        self._moves = identity_of(ask.verb)
         [answer] = self._open().run(self._world.backend.store.apply([ask.verb]))
         return answer
 
@@ -222,6 +268,8 @@ class BlockingTurn:
     def transaction_commit(self, _: TransactionCommit) -> None:
         self._open().commit()
         self.transaction = None
+        if self._moves is not None:
+            self._world.signals.wake(self._moves)
 
     def transaction_rollback(self, _: TransactionRollback) -> None:
         transaction, self.transaction = self._open(), None

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from nebis.core.answers import Answer, Locked
+from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record
-from nebis.core.verbs import Verb
-from nebis.errors import ClaimLost, MisuseError, StoreUnavailable
+from nebis.core.verbs import Verb, identity_of
+from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
+from nebis.flows.drain import let_go
 from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
@@ -50,6 +51,11 @@ from nebis.runtime.observers import tell
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
+log = logging.getLogger("nebis")
+
+LAST_WORDS_SECONDS = 1.0
+"""How long cancelled attempts have to end before the connections are closed under them."""
+
 T = TypeVar("T")
 AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 
@@ -57,21 +63,30 @@ AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 class AsyncWorld:
     """What one event loop shares between all its requests."""
 
-    def __init__(self, backend: AsyncBackend, observers: Sequence[Observer] = (), *, keeps_house: bool = False) -> None:
+    def __init__(
+        self,
+        backend: AsyncBackend,
+        observers: Sequence[Observer] = (),
+        *,
+        keeps_house: bool = False,
+        recover: Callable[[], object] | None = None,
+    ) -> None:
         self.backend = backend
         counting = Counting()
         self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
-        self._housekeeping = Housekeeping(backend.store, backend.beat, counting) if keeps_house else None
+        self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.is_closing = False
 
     async def run(self, flow: Flow[T], handler: AsyncHandler, *, single: Single | None = None) -> T:
         """Run an engine flow in a task of our own: cancelling the caller only detaches it (F075).
 
         A cancelled effect may have happened, so nobody may cancel it just because a client hung up.
         """
+        self.require_open()
         task = asyncio.get_running_loop().create_task(self._turn(flow, handler, single))
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -91,7 +106,13 @@ class AsyncWorld:
 
     def turn(self) -> AsyncTurn:
         """Return a turn for work that is not called by us; whoever takes it closes it."""
+        self.require_open()
         return AsyncTurn(self, _nobody)
+
+    def require_open(self) -> None:
+        """Refuse to start anything while the process is ending, so that nothing is claimed that nobody finishes."""
+        if self.is_closing:
+            raise StoreUnavailable("this process is shutting down")
 
     async def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
@@ -99,16 +120,32 @@ class AsyncWorld:
         self.signals.applied(verb)
         return answer
 
-    async def close(self) -> None:
-        """Let running requests end, then stop renewing and close every connection."""
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Start nothing new, wait for what runs, let go of what does not end in time, and close every connection."""
+        self.is_closing = True
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+            await asyncio.wait(tuple(self._tasks), timeout=grace_seconds)
+        for watch in self.heartbeat.let_go():
+            await self._let_go(watch)
+        # Handlers whose claim was let go are cancelled by now; what is still there ends as a crash would end it.
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=LAST_WORDS_SECONDS)
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
         if self._housekeeping is not None:
             await asyncio.to_thread(self._housekeeping.close)
         await asyncio.to_thread(self.heartbeat.close)
         await self.backend.sessions.close()
+
+    async def _let_go(self, watch: Watch) -> None:
+        """Give an attempt back that still runs; its next write is refused once a successor came (F078)."""
+        try:
+            await drive_async(let_go(watch.ownership), lambda ask: self.apply(cast("Apply", ask).verb))
+        except StoreFailure as failure:
+            log.warning("an attempt was not given back (%s); its lease decides", failure.detail)
+        watch.lose(Refusal.MOVED_ON)
 
 
 class AsyncTurn:
@@ -122,12 +159,15 @@ class AsyncTurn:
         self._handler = handler
         self._watch: Watch | None = None
         self._is_in_handler = False
+        self._moves: bytes | None = None
         self.transaction: AsyncTransaction | None = None
         """The open transaction of this turn; verbs run inside it while it is open."""
         self.settled: Outcome | None = None
         """Set once the handler's own transaction holds the outcome."""
         self.ledger: Ledger | None = None
         """What the attempt knows of its effects."""
+        self._detached: set[asyncio.Task[Any]] = set()
+        """Effects that are under way."""
 
     async def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -204,18 +244,39 @@ class AsyncTurn:
         self._stop_when_lost(task)
         self._is_in_handler = True
         self.ledger = Ledger(ask.record)
+        end = await self._handled(ask.record, task)
+        self._is_in_handler = False
+        await self.rest()
+        return self.ended(end)
+
+    async def _handled(self, record: Record, task: asyncio.Task[Any]) -> Returned[object] | Raised:
         try:
-            value = await self._handler(ask.record, self)
-            return Returned(value, self._never_asked()) if self.settled is None else Settled(self.settled)
+            return Returned(await self._handler(record, self))
         except asyncio.CancelledError:
             if not self.is_lost:
                 raise
             task.uncancel()
-            return Raised(ClaimLost(ask.record.operation, "another attempt took over"))
+            return Raised(ClaimLost(record.operation, "another attempt took over"))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
-            return Raised(error, self._never_asked())
-        finally:
-            self._is_in_handler = False
+            return Raised(error)
+
+    async def detached(self, flow: Flow[T]) -> T:
+        """Run an effect in a task of our own: whoever cancels its caller only stops waiting for it (F075)."""
+        task = asyncio.get_running_loop().create_task(drive_async(flow, self.perform))
+        self._detached.add(task)
+        task.add_done_callback(self._reattached)
+        await asyncio.wait((task,))
+        return task.result()
+
+    async def rest(self) -> None:
+        """Wait for effects whose caller was cancelled, or did not wait: only their end tells what is known."""
+        if self._detached:
+            await asyncio.wait(self._detached)
+
+    def _reattached(self, task: asyncio.Task[Any]) -> None:
+        self._detached.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved here too: a caller that was cancelled will not ask for it.
 
     def _stop_when_lost(self, task: asyncio.Task[Any]) -> None:
         """Have the handler cancelled once another attempt took over; a single transaction has no claim to lose."""
@@ -229,25 +290,25 @@ class AsyncTurn:
             task.cancel()
 
     async def call_effect(self, ask: CallEffect) -> Returned[Any] | Raised:
+        limit = asyncio.timeout(ask.timeout_seconds)
         try:
-            value = ask.call(ask.effect)
-            return Returned(await value if inspect.isawaitable(value) else value)
+            async with limit:
+                value = ask.call(self._open().connection if ask.is_local else ask.effect)
+                return Returned(await value if inspect.isawaitable(value) else value)
+        except TimeoutError as error:
+            is_ours = limit.expired() and ask.timeout_seconds is not None
+            return Raised(EffectTimedOut(ask.effect.name, ask.timeout_seconds or 0.0) if is_ours else error)
         except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
 
-    @property
-    def open_connection(self) -> Any:
-        """Return what the application writes with inside the open transaction."""
-        return self._open().connection
-
     def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
-        """Say how an attempt ended whose handler we did not call: its own end, or what its transaction stored."""
+        """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
         if self.settled is not None and isinstance(end, Returned):
             return Settled(self.settled)
-        return replace(end, never_asked=self._never_asked())
-
-    def _never_asked(self) -> str | None:
-        return None if self.ledger is None else self.ledger.never_asked()
+        assert self.ledger is not None
+        if self.single is None:
+            self.target = None  # What comes after the handler is ours, and so is the connection for it.
+        return self.ledger.of(end)
 
     async def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
@@ -261,6 +322,7 @@ class AsyncTurn:
         return await self._open().run(self._world.backend.store.hold(ask.identity))
 
     async def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
+        self._moves = identity_of(ask.verb)
         [answer] = await self._open().run(self._world.backend.store.apply([ask.verb]))
         return answer
 
@@ -270,6 +332,8 @@ class AsyncTurn:
     async def transaction_commit(self, _: TransactionCommit) -> None:
         await self._open().commit()
         self.transaction = None
+        if self._moves is not None:
+            self._world.signals.wake(self._moves)
 
     async def transaction_rollback(self, _: TransactionRollback) -> None:
         transaction, self.transaction = self._open(), None

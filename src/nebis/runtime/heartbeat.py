@@ -89,6 +89,13 @@ class Heartbeat:
         with self._condition:
             self._watches.discard(watch)
 
+    def let_go(self) -> list[Watch]:
+        """Renew nothing any longer, and return what was kept alive: its process is about to end."""
+        with self._condition:
+            watches = [watch for watch in self._watches if not watch.is_lost]
+            self._watches.clear()
+        return watches
+
     def keep_trying(self, verb: Verb) -> None:
         """Go on sending a write whose caller has been told "not confirmed"; until it lands the lease decides."""
         with self._condition:

@@ -1,4 +1,4 @@
-"""One slow thread per process that lets records age, and adds what was counted to the store."""
+"""One slow thread per process: it lets records age, recovers what nobody owns, and adds what was counted."""
 
 from __future__ import annotations
 
@@ -23,9 +23,16 @@ BUSY_SECONDS = 0.25
 class Housekeeping:
     """Sweeps in bounded batches; any number of processes may do so at once."""
 
-    def __init__(self, store: Store, connect: Callable[[], BlockingSessions], counting: Counting) -> None:
+    def __init__(
+        self,
+        store: Store,
+        connect: Callable[[], BlockingSessions],
+        counting: Counting,
+        recover: Callable[[], object] | None = None,
+    ) -> None:
         self._store = store
         self._counting = counting
+        self._recover = recover
         self._connect = connect
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nebis-housekeeping", daemon=True)
@@ -46,6 +53,8 @@ class Housekeeping:
                 self._add_counts(sessions)
                 swept = sweep_once(self._store, sessions)
                 pause_seconds = BUSY_SECONDS if swept >= SWEEP_LIMIT else jittered(IDLE_SECONDS)
+                if self._recover is not None:
+                    self._recover()
             except StoreFailure as failure:
                 log.warning("a sweep did not finish (%s); trying again later", failure.detail)
                 pause_seconds = jittered(IDLE_SECONDS)

@@ -20,7 +20,7 @@ from nebis.ports.store import (
     Tally,
 )
 from nebis.stores.sql import migrations
-from nebis.stores.sql.asks import Begin, Query, Rollback, Statement, in_transaction
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.rows import STATES, records_of, state_of
@@ -153,11 +153,16 @@ class SqlStore:
         try:
             yield from Begin()
             try:
-                return (yield from self._prove_settled(identity))
-            finally:
+                found = yield from self._prove_settled(identity)
+            except BaseException:
                 yield from Rollback()
+                raise
+            # The lock on a record is written to the log behind whatever the record went through before. Where a standby
+            # has to confirm commits, this one therefore waits until that is replicated too (F017).
+            yield from Commit() if isinstance(found, Record) else Rollback()
         except RowLocked:
             return Locked()
+        return found
 
     def _prove_settled(self, identity: bytes) -> Flow[Record | Locked | None]:
         found = yield from self.hold(identity)

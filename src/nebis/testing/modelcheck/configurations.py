@@ -63,15 +63,18 @@ _LOCAL = (EffectClass.TRANSACTIONAL,)
 _OPAQUE, _QUERYABLE, _STICKY = EffectClass.OPAQUE, EffectClass.QUERYABLE, EffectClass.STICKY
 
 _OPAQUE_MODE = (
-    Configuration(name="opaque mode", mode=EffectsMode.OPAQUE, starts=3, late=2, crashes=2, at_least=98_000),
-    Configuration(name="opaque mode, three at once", mode=EffectsMode.OPAQUE, at_once=3, starts=4),
-    Configuration(name="opaque mode, ageing", mode=EffectsMode.OPAQUE, starts=3, ageings=2),
-    Configuration(name="opaque mode, two tenants", mode=EffectsMode.OPAQUE, tenants=2, starts=3, rejections=0),
-    Configuration(name="opaque mode, two commands", mode=EffectsMode.OPAQUE, commands=2, starts=3),
+    Configuration(name="opaque mode", at_least=36_000, mode=EffectsMode.OPAQUE, starts=3, late=2),
+    Configuration(name="opaque mode, three at once", at_least=20_000, mode=EffectsMode.OPAQUE, at_once=3, starts=4),
+    Configuration(name="opaque mode, ageing", at_least=51_000, mode=EffectsMode.OPAQUE, starts=3, ageings=2),
+    Configuration(
+        name="opaque mode, two tenants", at_least=41_000, mode=EffectsMode.OPAQUE, tenants=2, starts=3, rejections=0
+    ),
+    Configuration(name="opaque mode, two commands", at_least=18_000, mode=EffectsMode.OPAQUE, commands=2, starts=3),
 )
 _LOCAL_MODE = (
     Configuration(
         name="local, single transaction",
+        at_least=212_000,
         mode=EffectsMode.LOCAL,
         classes=_LOCAL,
         transaction=Transaction.SINGLE,
@@ -82,39 +85,76 @@ _LOCAL_MODE = (
         late=3,
         ageings=2,
     ),
-    Configuration(name="local, guarded transaction", mode=EffectsMode.LOCAL, classes=_LOCAL, starts=3, late=2),
-    Configuration(name="local, guarded, three at once", mode=EffectsMode.LOCAL, classes=_LOCAL, at_once=3, starts=3),
-    Configuration(name="local, guarded, ageing", mode=EffectsMode.LOCAL, classes=_LOCAL, starts=3, ageings=1),
-    Configuration(name="local, guarded, two tenants", mode=EffectsMode.LOCAL, classes=_LOCAL, tenants=2, failures=0),
+    Configuration(name="local, guarded transaction", at_least=25_000, mode=EffectsMode.LOCAL, classes=_LOCAL, late=2),
+    Configuration(
+        name="local, guarded, three at once",
+        at_least=37_000,
+        mode=EffectsMode.LOCAL,
+        classes=_LOCAL,
+        at_once=3,
+        starts=3,
+    ),
+    Configuration(
+        name="local, guarded, ageing", at_least=69_000, mode=EffectsMode.LOCAL, classes=_LOCAL, starts=3, ageings=1
+    ),
+    Configuration(
+        name="local, guarded, two tenants",
+        at_least=5_800,
+        mode=EffectsMode.LOCAL,
+        classes=_LOCAL,
+        tenants=2,
+        failures=0,
+    ),
 )
 _ONE_EFFECT = (
-    Configuration(name="transactional step", classes=_LOCAL, late=2),
-    Configuration(name="sticky", classes=(_STICKY,)),
-    Configuration(name="sticky, ageing", classes=(_STICKY,), ageings=1, failures=0, rejections=0),
+    Configuration(name="transactional step", at_least=30_000, classes=_LOCAL, late=2, failures=0),
+    Configuration(name="sticky", at_least=93_000, classes=(_STICKY,)),
+    Configuration(name="sticky, ageing", at_least=47_000, classes=(_STICKY,), ageings=1, failures=0, rejections=0),
     Configuration(
-        name="sticky, recall window", classes=(_STICKY,), has_recall_window=True, ageings=1, failures=0, rejections=0
+        name="sticky, recall window",
+        at_least=69_000,
+        classes=(_STICKY,),
+        has_recall_window=True,
+        ageings=1,
+        failures=0,
+        evidence=0,
     ),
-    Configuration(name="success only", classes=(EffectClass.SUCCESS_ONLY,)),
+    Configuration(name="success only", at_least=40_000, classes=(EffectClass.SUCCESS_ONLY,), failures=0),
     Configuration(
-        name="success only, ageing", classes=(EffectClass.SUCCESS_ONLY,), ageings=1, failures=0, rejections=0
+        name="success only, ageing",
+        at_least=48_000,
+        classes=(EffectClass.SUCCESS_ONLY,),
+        ageings=1,
+        failures=0,
+        rejections=0,
     ),
-    Configuration(name="fenced", classes=(EffectClass.FENCED,)),
-    Configuration(name="queryable", classes=(_QUERYABLE,), late=2, failures=0),
-    Configuration(name="queryable, ageing", classes=(_QUERYABLE,), ageings=1),
-    Configuration(name="opaque effect", classes=(_OPAQUE,), late=2, failures=0),
-    Configuration(name="opaque effect, two tenants", classes=(_OPAQUE,), tenants=2, failures=0, rejections=0),
+    Configuration(name="fenced", at_least=31_000, classes=(EffectClass.FENCED,), failures=0),
+    Configuration(name="queryable", at_least=101_000, classes=(_QUERYABLE,), late=2, failures=0),
+    Configuration(name="queryable, ageing", at_least=35_000, classes=(_QUERYABLE,), ageings=1, failures=0),
+    Configuration(name="opaque effect", at_least=78_000, classes=(_OPAQUE,), late=2, failures=0),
+    Configuration(
+        name="opaque effect, two tenants", at_least=32_000, classes=(_OPAQUE,), tenants=2, failures=0, rejections=0
+    ),
 )
 _TWO_EFFECTS = (
-    Configuration(name="two sticky, undo sticky", classes=(_STICKY, _STICKY), undo=_STICKY, starts=1),
-    Configuration(name="two queryable, undo queryable", classes=(_QUERYABLE, _QUERYABLE), undo=_QUERYABLE, failures=0),
+    Configuration(name="two sticky, undo sticky", at_least=35_000, classes=(_STICKY, _STICKY), undo=_STICKY, starts=1),
+    Configuration(
+        name="two queryable, undo queryable",
+        at_least=89_000,
+        classes=(_QUERYABLE, _QUERYABLE),
+        undo=_QUERYABLE,
+        failures=0,
+    ),
     Configuration(
         name="success only and opaque, undo sticky",
+        at_least=32_000,
         classes=(EffectClass.SUCCESS_ONLY, _OPAQUE),
         undo=_STICKY,
         starts=1,
     ),
     Configuration(
         name="local step and fenced, undo local",
+        at_least=56_000,
         classes=(EffectClass.TRANSACTIONAL, EffectClass.FENCED),
         undo=EffectClass.TRANSACTIONAL,
         failures=0,

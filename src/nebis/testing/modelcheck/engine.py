@@ -148,6 +148,8 @@ class Engine:
     def _after_timeout(self, attempt: Attempt, effect_class: EffectClass) -> Attempt:
         if Habit.TIMEOUT_IS_A_REJECTION in self._habits:
             return attempt._replace(at=At.HEARD, said="R")
+        if Habit.TIMEOUT_IS_NOTHING in self._habits:
+            return attempt._replace(at=At.HEARD, said="N")
         if Habit.CALLED_AGAIN_AFTER_TIMEOUT in self._habits:
             return attempt
         if Habit.RELEASED_AFTER_TIMEOUT in self._habits:

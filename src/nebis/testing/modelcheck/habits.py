@@ -11,6 +11,7 @@ class Habit(StrEnum):
     CALLED_AGAIN_AFTER_TIMEOUT = "an effect without memory is called again after a timeout"
     RELEASED_AFTER_TIMEOUT = "the key is given back after a timeout"
     TIMEOUT_IS_A_REJECTION = "a timeout is stored as a definite rejection"
+    TIMEOUT_IS_NOTHING = "a timeout is reported as a call that never left"
     FENCED_CALLED_AGAIN = "a fenced effect is called again by the same owner"
     KEY_PER_ATTEMPT = "every attempt derives its own key"
     ACK_BEFORE_COMPLETE = "the client is answered before the outcome is stored"

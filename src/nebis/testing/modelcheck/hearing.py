@@ -87,7 +87,7 @@ class Hearing:
     ) -> Situation:
         """Stop as a loser: answer with the winner's bytes of the same life if there are any, never with one's own."""
         if reason is Refusal.NOT_DEFINITE:
-            return instead(situation, attempt, attempt._replace(at=At.OWNING, again=True, said=""))
+            return instead(situation, attempt, attempt._replace(at=At.OWNING, said=""))
         if reason in NOT_TO_BE_CALLED_AGAIN:
             return instead(situation, attempt, attempt._replace(at=At.LEAVING, said="doubt", again=False))
         if reason in NEVER_FOR_AN_HONEST_OWNER and found.state is State.IN_PROGRESS:

@@ -20,6 +20,7 @@ def _small(
     crashes: int = 0,
     late: int = 0,
     rejections: int = 0,
+    failures: int = 0,
     ageings: int = 0,
     evidence: int = 0,
 ) -> Configuration:
@@ -30,7 +31,7 @@ def _small(
         crashes=crashes,
         late=late,
         rejections=rejections,
-        failures=0,
+        failures=failures,
         ageings=ageings,
         evidence=evidence,
     )
@@ -95,6 +96,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _habit(
         "timeout stored as a rejection", Habit.TIMEOUT_IS_A_REJECTION, OPAQUE_EFFECT, Violation.ACK_ERROR_BUT_EFFECT
+    ),
+    _habit("timeout reported as never sent", Habit.TIMEOUT_IS_NOTHING, OPAQUE_EFFECT, Violation.DOUBLE_EFFECT),
+    _sabotage(
+        "a call that never left speaks for an earlier one",
+        sabotage.one_call_speaks_for_all,
+        _small("sticky", starts=1, crashes=1, failures=1),
+        Violation.EFFECT_VANISHED,
     ),
     _sabotage(
         "success only: rejection after a takeover is definite",
@@ -186,8 +194,8 @@ MUTANTS: tuple[Mutant, ...] = (
         transition=sabotage.guard_without_record_id,
         world=GUARDED_AGEING,
         expected=None,
-        reason="Fences come from one sequence and are never used again, so a fence tells one life from another. The record "
-        "id guards stores that lose the sequence.",
+        reason="Fences come from one sequence and are never used again, so a fence tells one life from another. The "
+        "record id guards stores that lose the sequence.",
     ),
     Mutant(
         name="claim does not recognise its own nonce",

@@ -106,6 +106,13 @@ def own_timeout_ignored(record: Record | None, verb: Verb, now: int, fence: Fenc
     return transition(record, verb, now, fence)
 
 
+def one_call_speaks_for_all(record: Record | None, verb: Verb, now: int, fence: Fence) -> Step[Answer]:
+    """Take a call that never left for a proof about an earlier owner's call."""
+    if isinstance(verb, Checkpoint) and verb.verdict is EffectVerdict.DID_NOT_HAPPEN and record is not None:
+        record = replace(record, effects=tuple(replace(effect, is_outstanding=False) for effect in record.effects))
+    return transition(record, verb, now, fence)
+
+
 def fenced_called_again(record: Record | None, verb: Verb, now: int, fence: Fence) -> Step[Answer]:
     """Allow a fenced effect to be called again by the owner whose own call may still land."""
     if isinstance(verb, Intend) and verb.is_again and record is not None:

@@ -1,8 +1,8 @@
 """Joining transactions that a library keeps: SQLAlchemy's connections and sessions, Django's connections.
 
 Our statements go over the driver's own connection, inside the transaction that the library began; the library itself
-begins, commits and rolls back, so that its state, its events and its hooks stay right. What we send never passes through
-the library's log of statements, which would print what our users store.
+begins, commits and rolls back, so that its state, its events and its hooks stay right. What we send never passes
+through the library's log of statements, which would print what our users store.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import Error, connections, transaction
@@ -14,24 +13,21 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
 from nebis.errors import MisuseError
-from nebis.flow import Flow
-from nebis.stores.sql.joining.keeper import JoinedTransaction, Script
-
-T = TypeVar("T")
+from nebis.stores.sql.joining.keeper import AsyncHands, Hands, Standing
 
 _log = logging.getLogger("nebis.django")
 
 _IN_BLOCK = (
-    "The connection {alias!r} is already inside an atomic block, which Nebis could not commit alone; leave it before you "
-    "hand the connection in (in tests: use TransactionTestCase)."
+    "The connection {alias!r} is already inside an atomic block, which Nebis could not commit alone; leave it before "
+    "you hand the connection in (in tests: use TransactionTestCase)."
 )
 _ATOMIC_REQUESTS = (
     "The connection {alias!r} has ATOMIC_REQUESTS, so the whole view is one transaction, which would be committed only "
-    "after Nebis has answered; put @transaction.non_atomic_requests({alias!r}) on the view: Nebis opens the transaction."
+    "after Nebis has answered; put @transaction.non_atomic_requests({alias!r}) on the view, Nebis opens one inside it."
 )
 _NO_AUTOCOMMIT = (
-    "The connection {alias!r} has autocommit switched off, so a transaction may be open already; hand in one with Django's "
-    "default, AUTOCOMMIT = True."
+    "The connection {alias!r} has autocommit switched off, so a transaction may be open already; hand in one with "
+    "Django's default, AUTOCOMMIT = True."
 )
 
 
@@ -51,13 +47,17 @@ class DjangoLibrary:
                 )
         self._target = target
 
-    def join(self, script: Script) -> JoinedTransaction:
-        """Make a transaction for blocking code, on this thread's connection."""
-        return JoinedTransaction(DjangoKeeper(self._alias, self._target), script)
+    def hands(self) -> Hands:
+        """Return what blocking code uses it with: this thread's connection."""
+        return Hands(DjangoKeeper(self._alias, self._target))
 
-    def join_async(self, script: Script) -> ThreadSensitiveTransaction:
-        """Make a transaction for asyncio, on the connection of the thread that Django's own async methods use."""
-        return ThreadSensitiveTransaction(self.join(script))
+    def async_hands(self) -> AsyncHands:
+        """Return what async views use it with: the connection of the thread that Django's own async methods use."""
+        return AsyncHands(DjangoKeeper(self._alias, self._target), call=_there, call_driver=_there)
+
+
+async def _there(act: Callable[[], Any]) -> Any:
+    return await sync_to_async(act, thread_sensitive=True)()
 
 
 class DjangoKeeper:
@@ -102,18 +102,14 @@ class DjangoKeeper:
             cursor.execute(text)
             return tuple(cursor.fetchone())
 
-    def is_current(self) -> bool:
+    def standing(self) -> Standing:
         """Tell whether our block is still the outermost one, on the same connection."""
         connection = self._connection
-        return (
-            connection.atomic_blocks[:1] == [self._block]
-            and connection.connection is self._raw
-            and not connection.closed_in_transaction
-        )
-
-    def has_failed(self) -> bool:
-        """Tell whether an inner block was left by an exception, or somebody asked for a rollback."""
-        return bool(self._connection.needs_rollback)
+        if connection.atomic_blocks[:1] != [self._block]:
+            return Standing.ENDED
+        # An inner block was left by an exception, somebody asked for a rollback, or closed the connection.
+        is_broken = connection.needs_rollback or connection.closed_in_transaction
+        return Standing.FAILED if is_broken or connection.connection is not self._raw else Standing.CURRENT
 
     def flush(self) -> None:
         """Send nothing: Django holds nothing back."""
@@ -155,42 +151,3 @@ class _Undone(Exception):
 
 class _MaybeHook(Exception):
     """A failure of the COMMIT, or of what Django runs after it."""
-
-
-class ThreadSensitiveTransaction:
-    """A transaction for async views, on the thread where Django runs everything that blocks."""
-
-    def __init__(self, transaction: JoinedTransaction) -> None:
-        self._transaction = transaction
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def connection(self) -> Any:
-        """Return the connection as it was handed in."""
-        return self._transaction.connection
-
-    async def begin(self) -> None:
-        """Begin on that thread."""
-        await self._there(self._transaction.begin)
-
-    async def run(self, flow: Flow[T]) -> T:
-        """Perform a store flow inside the transaction."""
-        return await self._there(lambda: self._transaction.run(flow))
-
-    async def is_same(self) -> bool:
-        """Tell whether nobody ended the transaction behind our back."""
-        return await self._there(self._transaction.is_same)
-
-    async def commit(self) -> None:
-        """Commit, whether or not the caller stays to hear of it."""
-        await self._there(self._transaction.commit)
-
-    async def rollback(self) -> None:
-        """Undo everything; the thread does one thing after the other, so this comes after what was left behind."""
-        await self._there(self._transaction.rollback)
-
-    async def _there(self, act: Callable[[], T]) -> T:
-        task = asyncio.ensure_future(sync_to_async(act, thread_sensitive=True)())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)

@@ -1,220 +1,211 @@
-"""A joined transaction on PostgreSQL."""
+"""A connection to PostgreSQL that a library keeps, as a transaction uses one of a driver."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any
 
 from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
-from nebis.stores.sql.joining.keeper import Keep, OnDriver
-from nebis.stores.sql.postgres.conversation import Execute
-from nebis.stores.sql.postgres.failures import (
-    Proof,
-    Stage,
-    Trouble,
-    is_lost_replication,
-    judge,
-    leaves_connection_usable,
-)
+from nebis.ports.store import AsyncTransaction, BlockingTransaction, DefiniteFailure
+from nebis.stores.sql.joining.keeper import AsyncHands, Hands, Keep, Keeper, Library, OnDriver, Standing
+from nebis.stores.sql.postgres import transactions_async, transactions_blocking
+from nebis.stores.sql.postgres.conversation import Conversation, Execute
+from nebis.stores.sql.postgres.failures import Proof, Trouble
 from nebis.stores.sql.postgres.location import Driver, Location
 from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
 
-T = TypeVar("T")
-
-_PART = "nebis_verb"
-"""A savepoint around one store flow, so that a flow that fails leaves nothing behind."""
-
-_READ_SO_FAR = "SELECT pg_current_xact_id_if_assigned() IS NULL, current_setting('transaction_isolation')"
-_WHICH = "SELECT pg_current_xact_id_if_assigned()::text"
-
-_WRITTEN_BEFORE = (
-    "The transaction of this session wrote before Nebis could join it, and would commit or lose that together with the "
-    "operation; commit or roll back before you hand the session in."
-)
-_OLD_SNAPSHOT = (
-    "The session is in a transaction whose snapshot is older than the claim, so it cannot see it; commit or roll back "
-    "before you hand the session in, or use READ COMMITTED."
-)
-_AUTOCOMMIT = (
-    "The connection commits every statement by itself; hand in one whose isolation level is not AUTOCOMMIT, so that rows "
-    "and outcome can be committed together."
-)
+_READ_SO_FAR = "SELECT pg_current_xact_id_if_assigned() IS NULL"
+_WHETHER_SAME = "current"
+"""The statement of `transactions.sql` that asks which transaction is the current one."""
 
 
-class PostgresScript:
-    """What is said to PostgreSQL inside a transaction that a library keeps."""
+def joined(library: Library, shared: transactions_blocking.Belongings) -> BlockingTransaction:
+    """Make a transaction for blocking code; raise `MisuseError` for a target of asyncio."""
+    connection: Any = KeptConnection(library.hands(), shared.settings)
+    return transactions_blocking.PostgresTransaction(shared, connection, connection)
 
-    def __init__(self, settings: Settings, *, database: str | None = None) -> None:
-        """Take the store's settings, and the name of its database if it is known."""
+
+def joined_async(library: Library, shared: transactions_async.Belongings) -> AsyncTransaction:
+    """Make a transaction for asyncio; raise `MisuseError` for a target that would block the loop."""
+    connection: Any = AsyncKeptConnection(library.async_hands(), shared.settings)
+    return transactions_async.AsyncPostgresTransaction(shared, connection, connection)
+
+
+class _Unsendable(Exception):
+    """A statement that was not sent, because its transaction is not the current one any more."""
+
+
+class _NotFlushed(Exception):
+    """A commit that was not sent, because something before it was refused."""
+
+
+class _NotCommitted(Exception):
+    """A commit that the library did not confirm."""
+
+    def __init__(self, error: Exception, refusal: Exception | None) -> None:
+        self.refusal = refusal
+        super().__init__(type(error).__name__)
+
+
+class _Kept:
+    """What both worlds share: driver and place of one transaction at once, with its work written as flows."""
+
+    is_ours = False
+
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._database = database
+        self._was_open = False
         self._driver: Any = None
         self._raw: Any = None
-        self._transaction_id = ""
-        self._users_lock_timeout = ""
-        self._is_begun = False
-        self._is_spoilt = False
-        self._is_unreplicated = False
 
-    def hear(self, *, severity: str | None, sqlstate: str | None) -> None:
-        """Take note of what the server says unasked."""
-        if is_lost_replication(severity=severity, sqlstate=sqlstate):
-            self._is_unreplicated = True
+    def is_open(self, _: Any) -> bool:
+        """Say whether the application had a transaction open, which has only read so far."""
+        return self._was_open
 
-    def begin(self) -> Flow[None]:
-        """Begin, or join what has only read so far; raise `MisuseError` where we could not keep our promise."""
-        was_open = yield from Keep(_checked)
+    def describe(self, error: Exception) -> Trouble:
+        """Describe what was raised, by the library or by the driver beneath it."""
+        match error:
+            case _Unsendable():
+                return Trouble(proof=Proof.UNSENT, detail="the transaction failed or was ended inside its block")
+            case _NotFlushed():
+                return Trouble(proof=Proof.UNSENT, detail=f"what the session held back was refused ({error})")
+            case _NotCommitted(refusal=Exception() as refusal):
+                trouble: Trouble = self._driver.describe(refusal)
+                # Of which statement is not known, since a library sends more than COMMIT.
+                return _unproven(error) if trouble.proof is Proof.UNSENT else trouble
+            case _NotCommitted():
+                return _unproven(error)
+            case _:
+                found: Trouble = self._driver.describe(error)
+                return found
+
+    def listen_to_warnings(self, _: Any, conversation: Conversation) -> Any:
+        """Let the conversation hear what the server says unasked."""
+        return self._driver.listen_to_warnings(self._raw, conversation)
+
+    def stop_listening(self, _: Any, listening: Any) -> None:
+        """Undo `listen_to_warnings`."""
+        self._driver.stop_listening(self._raw, listening)
+
+    def _begin(self) -> Flow[Any]:
+        """Begin in the library's way; what the application had open stays as it was if we cannot join it."""
+        self._was_open = yield from Keep(_checked)
         try:
-            if was_open:
-                _require_fresh((yield from Keep(lambda keeper: keeper.ask(_READ_SO_FAR))))
+            if self._was_open:
+                yield from self._require_unwritten()
             self._raw = yield from Keep(lambda keeper: keeper.begin())
             self._driver = driver_of(self._raw, self._settings)
-            # By way of the library, because some begin at the server only with the first statement that they see.
-            row = yield from Keep(lambda keeper: keeper.ask(self._opening()))
-            self._transaction_id, self._users_lock_timeout, database, *_ = row
-            self._require_suitable(database)
-        except BaseException:
-            # What the application had open before stays as it was.
-            if not was_open:
-                yield from Keep(lambda keeper: keeper.rollback())
+            yield from self._require_transaction()
+        except MisuseError:
+            yield from self._leave()
             raise
-        self._is_begun = True
+        except Exception as error:
+            yield from self._leave()
+            raise DefiniteFailure(f"the library gave no connection ({type(error).__name__})") from error
+        return (yield from Keep(lambda keeper: keeper.handle))
 
-    def _opening(self) -> str:
-        """Return the first statement: its settings hold until the transaction ends, whoever ends it."""
-        idle_ms = f"{self._settings.idle_in_transaction_seconds * 1000:.0f}"
-        return (
-            "SELECT pg_current_xact_id()::text, current_setting('lock_timeout'), current_database()::text, "
-            # Whoever is stopped while it holds the record must lose it before its lease lapses.
-            "CASE WHEN current_setting('idle_in_transaction_session_timeout')::interval "
-            f"NOT BETWEEN '1 ms' AND '{idle_ms} ms'::interval "
-            f"THEN set_config('idle_in_transaction_session_timeout', '{idle_ms}', true) END, "
-            "CASE WHEN current_setting('synchronous_commit') = 'off' "
-            "THEN set_config('synchronous_commit', 'on', true) END"
-        )
-
-    def _require_suitable(self, database: str) -> None:
-        if self._driver.is_idle(self._raw):
-            raise MisuseError(_AUTOCOMMIT)
-        if self._database not in (None, database):
+    def _require_unwritten(self) -> Flow[None]:
+        """Refuse what was written before: a replay would take it back, and it is none of the operation's."""
+        (has_only_read,) = yield from Keep(lambda keeper: keeper.ask(_READ_SO_FAR))
+        if not has_only_read:
             raise MisuseError(
-                f"The connection is on the database {database!r}, the store in {self._database!r}; hand in a "
-                "connection to the store's own database."
+                "The session has written in its transaction already, and a replay would roll that back; commit or "
+                "roll back before you hand it in."
             )
 
-    def run(self, flow: Flow[T]) -> Flow[T]:
-        """Perform a store flow inside the transaction."""
-        yield from self._require_current()
-        try:
-            ask = next(flow)
-            while True:
-                try:
-                    answer = yield from self._answer(ask)
-                except Exception as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on.
-                    ask = flow.throw(error)
-                else:
-                    ask = flow.send(answer)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
+    def _require_transaction(self) -> Flow[None]:
+        is_automatic = getattr(self._raw, "autocommit", None)
+        if is_automatic is None:
+            # A transaction that SQLAlchemy opens for asyncpg begins with the first statement that it sees.
+            yield from Keep(lambda keeper: keeper.ask("SELECT 1"))
+            is_automatic = self._driver.is_idle(self._raw)
+        if is_automatic:
+            raise MisuseError(
+                "The connection commits every statement by itself; hand in one whose isolation level is not "
+                "AUTOCOMMIT, so that rows and outcome can be committed together."
+            )
 
-    def is_same(self) -> Flow[bool]:
-        """Compare transactions: those of the library, and those of the server."""
-        if (yield from Keep(lambda keeper: keeper.is_current() and keeper.has_failed())):
-            return True  # Rolled back as a whole, which the next statement of ours will say.
-        if not (yield from Keep(lambda keeper: keeper.is_current())):
-            return False
-        try:
-            [(found,)] = yield from self._say(_fixed(_WHICH))
-        except DefiniteFailure:
-            # A statement of the application failed. The server has undone everything and waits for the rollback.
-            return True
-        return bool(found == self._transaction_id)
+    def _leave(self) -> Flow[None]:
+        if not self._was_open:
+            with suppress(Exception):
+                yield from Keep(lambda keeper: keeper.rollback())
 
-    def commit(self) -> Flow[None]:
-        """Flush and commit in the library's way."""
-        yield from self._require_current()
+    def _do(self, ask: Ask[Any]) -> Flow[Any]:
+        match ask:
+            case Start():
+                return None  # Begun when it was taken.
+            case Finish():
+                return (yield from self._commit())
+            case Undo():
+                return (yield from Keep(lambda keeper: keeper.rollback()))
+            case _:
+                return (yield from self._say(ask))
+
+    def _say(self, ask: Ask[Any]) -> Flow[Any]:
+        standing = yield from Keep(lambda keeper: keeper.standing())
+        if standing is Standing.CURRENT:
+            return (yield from OnDriver(lambda: self._driver.perform(self._raw, ask)))
+        if standing is Standing.ENDED and isinstance(ask, Execute) and ask.statement.name == _WHETHER_SAME:
+            return [(None,)]
+        raise _Unsendable
+
+    def _commit(self) -> Flow[None]:
         try:
             yield from Keep(lambda keeper: keeper.flush())
         except Exception as error:
-            raise DefiniteFailure(f"what the session held back was refused ({type(error).__name__})") from error
-        self._is_unreplicated = False
-        listening = self._driver.listen_to_warnings(self._raw, self)
+            raise _NotFlushed(type(error).__name__) from error
         try:
             yield from Keep(lambda keeper: keeper.commit())
-        except Exception as error:  # noqa: BLE001 - whatever it is, only a refusal by the server proves anything.
-            raise (yield from self._judged(error)) from None
-        except BaseException:
-            self._is_spoilt = True
-            raise
-        finally:
-            self._driver.stop_listening(self._raw, listening)
-        self._is_begun = False
-        if self._is_unreplicated:
-            raise IndefiniteFailure("the server stopped waiting for its synchronous standby; a failover may lose this")
+        except Exception as error:
+            raise _NotCommitted(error, (yield from _refusal(error))) from error
 
-    def _judged(self, error: Exception) -> Flow[Exception]:
-        refusal = yield from Keep(lambda keeper: keeper.refusal_of_commit(error))
-        trouble = _unproven(error) if refusal is None else self._driver.describe(refusal)
-        if trouble.proof is Proof.UNSENT:  # Of which statement is not known: the library sends more than COMMIT.
-            trouble = _unproven(error)
-        self._is_spoilt = not leaves_connection_usable(trouble)
-        return judge(trouble, Stage.COMMITTING)
+    def _discard(self) -> Flow[None]:
+        with suppress(Exception):  # It is broken already; what counts is that nobody else gets it.
+            yield from Keep(lambda keeper: keeper.discard())
 
-    def rollback(self) -> Flow[None]:
-        """Roll back in the library's way, or throw the connection away."""
-        if not self._is_begun:
-            return
-        self._is_begun = False
-        if not self._is_spoilt:
-            try:
-                return (yield from Keep(lambda keeper: keeper.rollback()))
-            except Exception:  # noqa: BLE001 - it can still be thrown away.
-                pass
-        yield from Keep(lambda keeper: keeper.discard())
 
-    def _require_current(self) -> Flow[None]:
-        """Stop before anything is sent on a connection that may be somebody else's by now."""
-        if (yield from Keep(lambda keeper: keeper.has_failed() or not keeper.is_current())):
-            raise DefiniteFailure("the transaction was ended or has failed inside its block")
+class KeptConnection(_Kept):
+    """A connection of blocking code."""
 
-    def _answer(self, ask: Ask[Any]) -> Flow[Any]:
-        match ask:
-            case Query() if ask.statement.name == "claim":
-                return (yield from self._claim(ask))
-            case Query():
-                return (yield from self._say(_executing(ask)))
-            case Begin():
-                yield from self._say(_fixed(f"SAVEPOINT {_PART}"))
-            case Commit():
-                yield from self._say(_fixed(f"RELEASE {_PART}"))
-            case Rollback():
-                yield from self._say(_fixed(f"ROLLBACK TO {_PART}"))
-                yield from self._say(_fixed(f"RELEASE {_PART}"))
-            case _:
-                raise AssertionError(f"a joined transaction cannot perform {type(ask).__name__}")
+    def __init__(self, hands: Hands, settings: Settings) -> None:
+        super().__init__(settings)
+        self._hands = hands
 
-    def _claim(self, query: Query) -> Flow[list[Row]]:
-        """Claim with our lock timeout: the only statement of ours that waits. The application's own comes back."""
-        yield from self._say(_lock_timeout(f"{self._settings.lock_timeout_seconds * 1000:.0f}"))
-        rows = yield from self._say(_executing(query))
-        yield from self._say(_lock_timeout(self._users_lock_timeout))
-        return rows
+    def take(self) -> Any:
+        """Begin, and return what the application writes with."""
+        return self._hands.do(self._begin())
 
-    def _say(self, execute: Execute) -> Flow[list[Row]]:
-        try:
-            rows: list[Row] = yield from OnDriver(lambda: self._driver.perform(self._raw, execute))
-            return rows
-        except Exception as error:  # noqa: BLE001 - a driver may raise anything.
-            trouble = self._driver.describe(error)
-            self._is_spoilt = self._is_spoilt or not leaves_connection_usable(trouble)
-            # Not chained: the driver's own text may quote a row.
-            raise judge(trouble, Stage.INSIDE) from None
-        except BaseException:
-            self._is_spoilt = True
-            raise
+    def perform(self, _: Any, ask: Ask[Any]) -> Any:
+        """Do one ask of a transaction."""
+        return self._hands.do(self._do(ask))
+
+    def give_back(self, _: Any, *, is_spoilt: bool) -> None:
+        """Leave it to the library."""
+        if is_spoilt:
+            self._hands.do(self._discard())
+
+
+class AsyncKeptConnection(_Kept):
+    """A connection of asyncio."""
+
+    def __init__(self, hands: AsyncHands, settings: Settings) -> None:
+        super().__init__(settings)
+        self._hands = hands
+
+    async def take(self) -> Any:
+        """Begin, and return what the application writes with."""
+        return await self._hands.do(self._begin())
+
+    async def perform(self, _: Any, ask: Ask[Any]) -> Any:
+        """Do one ask of a transaction."""
+        return await self._hands.do(self._do(ask))
+
+    async def give_back(self, _: Any, *, is_spoilt: bool) -> None:
+        """Leave it to the library."""
+        if is_spoilt:
+            await self._hands.do(self._discard())
 
 
 def driver_of(raw: object, settings: Settings) -> Any:
@@ -240,38 +231,18 @@ def driver_of(raw: object, settings: Settings) -> Any:
     raise MisuseError(f"Nebis cannot use the driver of {type(raw).__module__}; use psycopg, psycopg2 or asyncpg.")
 
 
-def _checked(keeper: Any) -> bool:
+def _checked(keeper: Keeper) -> bool:
     if keeper.dialect != "postgresql":
         raise MisuseError(
             f"The connection is on {keeper.dialect}, the store in PostgreSQL; hand in a connection to the store's own "
             "database."
         )
-    return bool(keeper.is_open())
+    return keeper.is_open()
 
 
-def _require_fresh(row: tuple[Any, ...]) -> None:
-    has_only_read, isolation = row
-    if not has_only_read:
-        raise MisuseError(_WRITTEN_BEFORE)
-    if isolation != "read committed":
-        raise MisuseError(_OLD_SNAPSHOT)
+def _refusal(error: Exception) -> Flow[Exception | None]:
+    return (yield from Keep(lambda keeper: keeper.refusal_of_commit(error)))
 
 
 def _unproven(error: Exception) -> Trouble:
-    return Trouble(proof=Proof.NONE, detail=f"the library lost the commit ({type(error).__name__})")
-
-
-def _fixed(text: str) -> Execute:
-    return Execute(Statement(name="fixed", text=text, parameters=(), positional=text, pyformat=text))
-
-
-def _lock_timeout(value: str) -> Execute:
-    return _fixed(f"SELECT set_config('lock_timeout', '{value}', true)")
-
-
-def _executing(query: Query) -> Execute:
-    if query.members is None:
-        return Execute(query.statement, query.shared)
-    names = frozenset(name for name in query.statement.parameters if name not in query.shared)
-    columns: dict[str, object] = {name: [member[name] for member in query.members] for name in names}
-    return Execute(query.statement, {**query.shared, **columns}, names)
+    return Trouble(proof=Proof.NONE, detail=f"the library lost the commit ({error})")

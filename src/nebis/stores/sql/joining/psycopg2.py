@@ -1,22 +1,22 @@
-"""PostgreSQL through psycopg2, as far as a joined transaction needs it: the driver that many applications still have."""
+"""PostgreSQL through psycopg2, as far as a joined transaction needs it: many applications still have it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
 import psycopg2
 from psycopg2 import extensions
 
+from nebis.flow import Ask
 from nebis.stores.sql.asks import Row
-from nebis.stores.sql.postgres.conversation import Execute
+from nebis.stores.sql.postgres.conversation import Control, Execute
 from nebis.stores.sql.postgres.failures import Proof, Trouble, server_trouble
 
 _UUID_TYPE = 2950
-# Of a notice psycopg2 keeps only the text, whose first word the server translates. What is certainly less than a warning
-# is let pass; everything else could be the warning that a commit is not replicated (F017).
+# Of a notice psycopg2 keeps only the text, whose first word the server translates. What is certainly less than a
+# warning is let pass; everything else could be the warning that a commit is not replicated (F017).
 _HARMLESS = ("NOTICE:", "INFO:", "LOG:", "DEBUG:")
 
 
@@ -35,20 +35,17 @@ class Psycopg2:
         """Say whether the connection is outside any transaction."""
         return bool(connection.get_transaction_status() == extensions.TRANSACTION_STATUS_IDLE)
 
-    def perform(self, connection: Any, ask: Execute) -> list[Row]:
-        """Send one statement and return its rows, with the types that the other drivers give them."""
-        with _plain_cursor(connection) as cursor:
-            if ask.values:
-                cursor.execute(ask.statement.pyformat, _bindable(ask.values))
-            else:
-                cursor.execute(ask.statement.text)
-            if cursor.description is None:
-                return []
-            uuids = {index for index, column in enumerate(cursor.description) if column.type_code == _UUID_TYPE}
-            return [
-                tuple(_read(value, is_uuid=index in uuids) for index, value in enumerate(row))
-                for row in cursor.fetchall()
-            ]
+    def perform(self, connection: Any, ask: Ask[Any]) -> Any:
+        """Do one ask of a conversation."""
+        with connection.cursor(cursor_factory=extensions.cursor) as cursor:  # Not with what the application prefers.
+            match ask:
+                case Execute():
+                    return _rows(cursor, ask)
+                case Control():
+                    cursor.execute(ask.text)
+                    return cursor.statusmessage
+                case _:
+                    raise TypeError(f"psycopg2 cannot perform {type(ask).__name__}")
 
     def describe(self, error: Exception) -> Trouble:
         """Describe what `perform` raised."""
@@ -78,11 +75,16 @@ class Psycopg2:
                 ear.hear(severity="WARNING", sqlstate="01000")
 
 
-@contextmanager
-def _plain_cursor(connection: Any) -> Iterator[Any]:
-    """Open a cursor that returns tuples, whatever factory the application has set."""
-    with connection.cursor(cursor_factory=extensions.cursor) as cursor:
-        yield cursor
+def _rows(cursor: Any, ask: Execute) -> list[Row]:
+    """Send one statement and return its rows, with the types that the other drivers give them."""
+    if ask.values:
+        cursor.execute(ask.statement.pyformat, _bindable(ask.values))
+    else:
+        cursor.execute(ask.statement.text)
+    if cursor.description is None:
+        return []
+    uuids = {index for index, column in enumerate(cursor.description) if column.type_code == _UUID_TYPE}
+    return [tuple(_read(value, is_uuid=index in uuids) for index, value in enumerate(row)) for row in cursor.fetchall()]
 
 
 def _bindable(values: Mapping[str, object]) -> dict[str, object]:

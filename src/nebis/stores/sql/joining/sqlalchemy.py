@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, SessionTransactionOrigin, scoped_session
 
 from nebis.errors import MisuseError
-from nebis.stores.sql.joining.keeper import AsyncJoinedTransaction, JoinedTransaction, Script
-
-T = TypeVar("T")
+from nebis.stores.sql.joining.keeper import AsyncHands, Call, Hands, Standing
 
 _MANAGED = (
-    "The {kind} is already in a transaction that was begun for it, and Nebis could not commit it alone; leave the block "
-    "({block}), or commit or roll back, before you hand it in."
+    "The {kind} is already in a transaction that was begun for it, and Nebis could not commit it alone; leave the "
+    "block ({block}), or commit or roll back, before you hand it in."
 )
 _NESTED = "The {kind} is inside a savepoint, and only a whole transaction can be committed; leave its block first."
 
@@ -31,29 +29,29 @@ class SqlalchemyLibrary:
             target = target()
         self._target = target
 
-    def join(self, script: Script) -> JoinedTransaction:
-        """Make a transaction for blocking code."""
+    def hands(self) -> Hands:
+        """Return what blocking code uses it with."""
         match self._target:
             case Session():
-                return JoinedTransaction(SessionKeeper(self._target, self._target), script)
+                return Hands(SessionKeeper(self._target, self._target))
             case Connection():
-                return JoinedTransaction(ConnectionKeeper(self._target, self._target), script)
+                return Hands(ConnectionKeeper(self._target, self._target))
             case AsyncSession() | AsyncConnection():
                 raise MisuseError(f"{type(self._target).__name__} belongs to asyncio; declare the operation there.")
             case _:
                 raise _unknown(self._target, "Connection or Session")
 
-    def join_async(self, script: Script) -> AsyncJoinedTransaction:
-        """Make a transaction for asyncio."""
+    def async_hands(self) -> AsyncHands:
+        """Return what asyncio uses it with."""
         match self._target:
             case AsyncSession():
                 session_keeper = SessionKeeper(self._target.sync_session, self._target)
-                return AsyncJoinedTransaction(session_keeper, script, _runner(self._target))
+                return AsyncHands(session_keeper, call=_runner(self._target))
             case AsyncConnection():
                 if self._target.sync_connection is None:
                     raise MisuseError("The AsyncConnection is not open yet; enter it with `async with` first.")
                 connection_keeper = ConnectionKeeper(self._target.sync_connection, self._target)
-                return AsyncJoinedTransaction(connection_keeper, script, _runner(self._target))
+                return AsyncHands(connection_keeper, call=_runner(self._target))
             case Session() | Connection():
                 raise MisuseError(
                     f"{type(self._target).__name__} would block the event loop; hand in its asyncio twin."
@@ -62,8 +60,8 @@ class SqlalchemyLibrary:
                 raise _unknown(self._target, "AsyncConnection or AsyncSession")
 
 
-def _runner(target: AsyncConnection | AsyncSession) -> Callable[[Callable[[], Any]], Any]:
-    async def run(act: Callable[[], T]) -> T:
+def _runner(target: AsyncConnection | AsyncSession) -> Call:
+    async def run(act: Callable[[], Any]) -> Any:
         return await target.run_sync(lambda _: act())
 
     return run
@@ -79,7 +77,7 @@ class ConnectionKeeper:
     def __init__(self, connection: Connection, handle: object) -> None:
         self.handle = handle
         self._connection = connection
-        self._transaction: object = None
+        self._transaction: RootTransaction | None = None
 
     @property
     def dialect(self) -> str:
@@ -103,14 +101,13 @@ class ConnectionKeeper:
         """Send a statement without parameters and return its only row."""
         return tuple(self._connection.exec_driver_sql(text).one())
 
-    def is_current(self) -> bool:
+    def standing(self) -> Standing:
         """Compare transactions: a commit or rollback leaves none or another."""
-        return self._connection.get_transaction() is self._transaction and not self._connection.invalidated
-
-    def has_failed(self) -> bool:
-        """Tell whether the transaction can only be rolled back."""
         transaction = self._connection.get_transaction()
-        return transaction is not None and not transaction.is_active
+        if transaction is None or transaction is not self._transaction:
+            return Standing.ENDED
+        is_whole = transaction.is_active and not self._connection.invalidated
+        return Standing.CURRENT if is_whole else Standing.FAILED
 
     def flush(self) -> None:
         """Send nothing: a connection holds nothing back."""
@@ -184,15 +181,13 @@ class SessionKeeper:
         """Send a statement without parameters and return its only row."""
         return tuple(self._session.connection().exec_driver_sql(text).one())
 
-    def is_current(self) -> bool:
+    def standing(self) -> Standing:
         """Compare transactions: a commit, a rollback or a close leaves none or another."""
-        if self._session.get_transaction() is not self._transaction or self._connection is None:
-            return False
-        return self.has_failed() or not (self._connection.closed or self._connection.invalidated)
-
-    def has_failed(self) -> bool:
-        """Tell whether a flush has failed: SQLAlchemy rolled back then, and waits to be told so."""
-        return not self._session.is_active
+        if self._connection is None or self._session.get_transaction() is not self._transaction:
+            return Standing.ENDED
+        # After a flush that failed SQLAlchemy has rolled back, and waits to be told so.
+        is_whole = self._session.is_active and not (self._connection.closed or self._connection.invalidated)
+        return Standing.CURRENT if is_whole else Standing.FAILED
 
     def flush(self) -> None:
         """Send what the session held back."""

@@ -1,15 +1,17 @@
-"""A joined transaction on SQLite."""
+"""A transaction on SQLite that a library keeps."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from nebis.errors import MisuseError
 from nebis.flow import Flow
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
-from nebis.stores.sql.joining.keeper import Keep, OnDriver
+from nebis.stores.sql.joining.keeper import AsyncHands, Hands, Keep, Keeper, Library, OnDriver, Standing
 from nebis.stores.sql.sqlite.connection import Connection
 from nebis.stores.sql.sqlite.failures import failure_of
 from nebis.stores.sql.sqlite.transactions import SqliteTransaction
@@ -20,8 +22,102 @@ Join = Callable[[sqlite3.Connection], Connection]
 """Checks that our promise can be kept on a connection of the application, and makes one of ours of it."""
 
 
-class SqliteScript:
-    """What is said to SQLite inside a transaction that a library keeps."""
+class JoinedTransaction:
+    """A transaction for blocking code."""
+
+    def __init__(self, library: Library, join: Join) -> None:
+        self._hands: Hands = library.hands()
+        self._work = _Work(join)
+
+    @property
+    def connection(self) -> Any:
+        """Return the connection or session as the application handed it in."""
+        return self._hands.keeper.handle
+
+    def begin(self) -> None:
+        """Take the write lock."""
+        self._hands.do(self._work.begin())
+
+    def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow inside the transaction."""
+        return self._hands.do(self._work.run(flow))
+
+    def is_same(self) -> bool:
+        """Tell whether nobody else ended the transaction."""
+        return self._hands.do(self._work.is_same())
+
+    def commit(self) -> None:
+        """Commit in the library's way."""
+        self._hands.do(self._work.commit())
+
+    def rollback(self) -> None:
+        """Undo everything that is not committed."""
+        with suppress(Exception):
+            self._hands.do(self._work.rollback())
+
+
+class AsyncJoinedTransaction:
+    """A transaction for asyncio. A cancelled caller leaves, what runs goes on to its end."""
+
+    def __init__(self, library: Library, join: Join) -> None:
+        self._hands: AsyncHands = library.async_hands()
+        self._work = _Work(join)
+        self._turn = asyncio.Lock()
+
+    @property
+    def connection(self) -> Any:
+        """Return the connection or session as the application handed it in."""
+        return self._hands.keeper.handle
+
+    async def begin(self) -> None:
+        """Take the write lock."""
+        try:
+            await self._undisturbed(self._work.begin())
+        except asyncio.CancelledError:
+            # Whoever is cancelled here never sees the transaction, so it would keep its lock for ever.
+            await self.rollback()
+            raise
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow inside the transaction."""
+        return await self._undisturbed(self._work.run(flow))
+
+    async def is_same(self) -> bool:
+        """Tell whether nobody else ended the transaction."""
+        return await self._undisturbed(self._work.is_same())
+
+    async def commit(self) -> None:
+        """Commit in the library's way, whether or not the caller stays to hear of it."""
+        await self._undisturbed(self._work.commit())
+
+    async def rollback(self) -> None:
+        """Undo everything, once what a cancelled caller left behind has ended."""
+        with suppress(Exception):
+            await self._undisturbed(self._work.rollback())
+
+    async def _undisturbed(self, flow: Flow[T]) -> T:
+        task = asyncio.get_running_loop().create_task(self._in_turn(flow))
+        _running.add(task)
+        task.add_done_callback(_forget)
+        return await asyncio.shield(task)
+
+    async def _in_turn(self, flow: Flow[T]) -> T:
+        async with self._turn:
+            return await self._hands.do(flow)
+
+
+_running: set[asyncio.Task[Any]] = set()
+"""The loop itself holds tasks only weakly, and a detached one has nobody else."""
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # Retrieved: a detached task has nobody left to tell, and the loop would complain.
+
+
+class _Work:
+    """What is done inside a transaction that a library keeps, as flows: the same for both worlds."""
 
     def __init__(self, join: Join) -> None:
         self._join = join
@@ -30,35 +126,32 @@ class SqliteScript:
         self._is_begun = False
 
     def begin(self) -> Flow[None]:
-        """Take the write lock, or raise `MisuseError` where we could not keep our promise."""
         was_open = yield from Keep(_checked)
         try:
             raw, self._on_thread = _driver_of((yield from Keep(lambda keeper: keeper.begin())))
-            self._inner = SqliteTransaction(_Lent(lambda: self._join(_fresh(raw, was_open=was_open))))
-            yield from OnDriver(lambda: self._on_thread(self._begun().begin))
+            inner = SqliteTransaction(_Lent(lambda: self._join(_fresh(raw, was_open=was_open))))
+            yield from OnDriver(lambda: self._on_thread(inner.begin))
         except BaseException:
             # What the application had open before stays as it was.
             if not was_open:
                 yield from Keep(lambda keeper: keeper.rollback())
             raise
+        self._inner = inner
         self._is_begun = True
 
     def run(self, flow: Flow[T]) -> Flow[T]:
-        """Perform a store flow inside the transaction."""
         yield from self._require_current()
         answer: T = yield from OnDriver(lambda: self._on_thread(lambda: self._begun().run(flow)))
         return answer
 
     def is_same(self) -> Flow[bool]:
         """Compare the library's transactions, then look for our savepoint in SQLite's."""
-        if (yield from Keep(lambda keeper: keeper.is_current() and keeper.has_failed())):
-            return True  # Rolled back as a whole, which the next statement of ours will say.
-        if not (yield from Keep(lambda keeper: keeper.is_current())):
+        if (yield from Keep(lambda keeper: keeper.standing())) is Standing.ENDED:
             return False
+        yield from self._require_current()
         return bool((yield from OnDriver(lambda: self._on_thread(self._begun().is_same))))
 
     def commit(self) -> Flow[None]:
-        """Flush and commit in the library's way."""
         yield from self._require_current()
         try:
             yield from Keep(lambda keeper: keeper.flush())
@@ -67,7 +160,7 @@ class SqliteScript:
         try:
             yield from Keep(lambda keeper: keeper.commit())
         except Exception as error:
-            refusal = yield from Keep(lambda keeper: keeper.refusal_of_commit(error))
+            refusal = yield from _refusal(error)
             if refusal is None:
                 raise IndefiniteFailure(f"the library lost the commit ({type(error).__name__})") from error
             raise failure_of(refusal, in_commit=True) from error
@@ -80,13 +173,13 @@ class SqliteScript:
         self._is_begun = False
         try:
             yield from Keep(lambda keeper: keeper.rollback())
-        except Exception:  # noqa: BLE001 - it can still be thrown away.
+        except Exception:  # noqa: BLE001 - whatever it is, nobody else may get such a connection.
             yield from Keep(lambda keeper: keeper.discard())
 
     def _require_current(self) -> Flow[None]:
         """Stop before anything is sent on a connection that may be somebody else's by now."""
-        if (yield from Keep(lambda keeper: keeper.has_failed() or not keeper.is_current())):
-            raise DefiniteFailure("the transaction was ended or has failed inside its block")
+        if (yield from Keep(lambda keeper: keeper.standing())) is not Standing.CURRENT:
+            raise DefiniteFailure("the transaction failed or was ended inside its block")
 
     def _begun(self) -> SqliteTransaction:
         assert self._inner is not None, "The transaction has not begun."
@@ -103,12 +196,12 @@ class _Lent:
         """Leave the rest to the library, which rolls back."""
 
 
-def _checked(keeper: Any) -> bool:
+def _checked(keeper: Keeper) -> bool:
     if keeper.dialect != "sqlite":
         raise MisuseError(
             f"The connection is on {keeper.dialect}, the store in SQLite; hand in a connection to the store's own file."
         )
-    return bool(keeper.is_open())
+    return keeper.is_open()
 
 
 def _fresh(raw: sqlite3.Connection, *, was_open: bool) -> sqlite3.Connection:
@@ -130,3 +223,7 @@ def _driver_of(raw: Any) -> tuple[sqlite3.Connection, Callable[[Callable[[], Any
 
 def _here(act: Callable[[], Any]) -> Any:
     return act()
+
+
+def _refusal(error: Exception) -> Flow[Exception | None]:
+    return (yield from Keep(lambda keeper: keeper.refusal_of_commit(error)))

@@ -19,6 +19,8 @@ from nebis.stores.sql.postgres.listener import ListeningThread
 from nebis.stores.sql.postgres.location import Driver, Location
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.postgres.startup import ServerReport, inspect
+from nebis.stores.sql.postgres.transactions import Home
+from nebis.stores.sql.postgres.transactions_targets import AsyncTransactions, BlockingTransactions
 from nebis.stores.sql.statements import checked_schema
 from nebis.stores.sql.verbs import SqlStore
 
@@ -37,7 +39,14 @@ def open_blocking(location: object, *, schema: str | None = None, **options: Any
     access = _access(route)
     sessions = access.blocking_sessions()
     store = _store(access, route, schema)
-    return BlockingBackend(store=store, sessions=sessions, beat=access.direct_sessions, listen=_listen(access, route))
+    transactions = BlockingTransactions(route, sessions, Home(schema))
+    return BlockingBackend(
+        store=store,
+        sessions=transactions,
+        beat=access.direct_sessions,
+        transaction=transactions.open,
+        listen=_listen(access, route),
+    )
 
 
 def open_async(location: object, *, schema: str | None = None, **options: Any) -> AsyncBackend:
@@ -49,7 +58,14 @@ def open_async(location: object, *, schema: str | None = None, **options: Any) -
     access = _access(route)
     sessions = access.async_sessions()
     store = _store(access, route, schema)
-    return AsyncBackend(store=store, sessions=sessions, beat=access.direct_sessions, listen=_listen(access, route))
+    transactions = AsyncTransactions(route, sessions, Home(schema))
+    return AsyncBackend(
+        store=store,
+        sessions=transactions,
+        beat=access.direct_sessions,
+        transaction=transactions.open,
+        listen=_listen(access, route),
+    )
 
 
 def examine(location: object, **options: Any) -> ServerReport:

@@ -44,7 +44,7 @@ SELECT
 FROM clock
 CROSS JOIN unnest(
     :identity::bytea[], :record_id::uuid[], :tenant::text[], :scope::text[], :operation::text[], :key::text[],
-    :fingerprint::bytea[], :fingerprint_version::smallint[], :mode::text[], :nonce::bytea[], :lease_us::bigint[],
+    :fingerprint::bytea[], :fingerprint_version::integer[], :mode::text[], :nonce::bytea[], :lease_us::bigint[],
     :outcome_us::bigint[], :metadata_us::bigint[], :command::bytea[]
 ) WITH ORDINALITY AS member (
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
@@ -201,7 +201,7 @@ SET record_id = member.record_id,
     open_effect = member.open_effect
 FROM unnest(
     :identity::bytea[], :old_record_id::uuid[], :old_fence::bigint[], :record_id::uuid[], :tenant::text[],
-    :scope::text[], :operation::text[], :key::text[], :fingerprint::bytea[], :fingerprint_version::smallint[],
+    :scope::text[], :operation::text[], :key::text[], :fingerprint::bytea[], :fingerprint_version::integer[],
     :mode::text[], :state::text[], :fence::bigint[], :nonce::bytea[], :lease_until::bigint[], :attempts::integer[],
     :recoveries::integer[], :is_dirty::boolean[], :is_awaited::boolean[], :created_at::bigint[],
     :completed_at::bigint[], :expires_at::bigint[], :forget_at::bigint[], :doubt_since::bigint[],
@@ -460,3 +460,75 @@ SET value = counter.value + EXCLUDED.value;
 SELECT name, operation, value
 FROM nebis_counter
 ORDER BY name, operation;
+
+-- name: note_attempt
+-- Of a record that is gone by now there is nothing to note.
+INSERT INTO nebis_attempt (record_id, fence, started_at, lease_us, host, pid, how)
+SELECT
+    record.record_id, member.fence, member.started_at, member.lease_us, member.host, member.pid, member.how
+FROM unnest(
+    :record_id::uuid[], :fence::bigint[], :started_at::bigint[], :lease_us::bigint[], :host::text[], :pid::integer[],
+    :how::text[]
+) AS member (record_id, fence, started_at, lease_us, host, pid, how)
+JOIN nebis_record AS record ON record.record_id = member.record_id
+ON CONFLICT (record_id, fence) DO NOTHING;
+
+-- name: trim_attempts
+DELETE FROM nebis_attempt AS attempt
+USING unnest(:record_id::uuid[], :kept::bigint[]) AS member (record_id, kept)
+WHERE attempt.record_id = member.record_id
+    AND attempt.fence < (
+        SELECT newest.fence
+        FROM nebis_attempt AS newest
+        WHERE newest.record_id = member.record_id
+        ORDER BY newest.fence DESC
+        LIMIT 1 OFFSET member.kept - 1
+    );
+
+-- name: read_attempts
+-- Those of an earlier life of the key followed the record into this one.
+SELECT attempt.fence, attempt.started_at, attempt.lease_us, attempt.host, attempt.pid, attempt.how
+FROM nebis_attempt AS attempt
+JOIN nebis_record AS record ON record.record_id = attempt.record_id
+WHERE attempt.record_id = :record_id::uuid
+    AND attempt.started_at >= record.created_at
+ORDER BY attempt.fence;
+
+-- name: keep_late_result
+INSERT INTO nebis_late_result (record_id, fence, effect, body, kept_at, forget_at)
+SELECT :record_id::uuid, :fence::bigint, :effect::text, :body::bytea, clock.now, clock.now + :keep_us::bigint
+FROM (SELECT {now} AS now OFFSET 0) AS clock
+ON CONFLICT (record_id, fence, effect) DO NOTHING;
+
+-- name: read_late_results
+SELECT fence, effect, body, kept_at
+FROM nebis_late_result
+WHERE record_id = :record_id::uuid
+ORDER BY fence, effect;
+
+-- name: forget_late_results
+WITH due AS MATERIALIZED (
+    SELECT late.record_id, late.fence, late.effect
+    FROM nebis_late_result AS late
+    CROSS JOIN (SELECT {now} AS now OFFSET 0) AS clock
+    WHERE late.forget_at <= clock.now
+    LIMIT :limit::bigint
+    FOR UPDATE OF late SKIP LOCKED
+)
+DELETE FROM nebis_late_result AS late
+USING due
+WHERE late.record_id = due.record_id
+    AND late.fence = due.fence
+    AND late.effect = due.effect;
+
+-- name: write_audit
+INSERT INTO nebis_audit (at, record_id, fence_seen, who, what, reason, answer)
+VALUES (
+    {now}, :record_id::uuid, :fence_seen::bigint, :who::text, :what::text, :reason::text, :answer::text
+);
+
+-- name: read_audits
+SELECT at, fence_seen, who, what, reason, answer
+FROM nebis_audit
+WHERE record_id = :record_id::uuid
+ORDER BY audit_id;

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Literal
 
 from nebis.errors import MisuseError
-from nebis.ports.store import AsyncBackend, BlockingBackend, Capabilities, Tier
+from nebis.ports.store import (
+    AsyncBackend,
+    AsyncTransaction,
+    BlockingBackend,
+    BlockingTransaction,
+    Capabilities,
+    Tier,
+)
 from nebis.stores.sql.dialect import sqlite_dialect
-from nebis.stores.sql.sqlite.connection import join_connection
+from nebis.stores.sql.joining import adapter_for
+from nebis.stores.sql.joining.sqlite import AsyncJoinedTransaction, JoinedTransaction
+from nebis.stores.sql.sqlite.connection import Connection, join_connection
 from nebis.stores.sql.sqlite.journal import Journal, chosen_journal
 from nebis.stores.sql.sqlite.location import DatabaseFile, check_location, path_of
 from nebis.stores.sql.sqlite.sessions import AsyncSqliteSessions, SqliteSessions
@@ -32,19 +41,29 @@ class Opened:
         self._idle: list[SqliteSessions] = []
         self.store = SqlStore(sqlite_dialect(), _capabilities(self.journal))
 
-    def transaction(self, target: object | None) -> SqliteTransaction:
+    def transaction(self, target: object | None) -> BlockingTransaction:
         """Return a transaction on a connection of our own, or on the application's."""
         if target is None:
-            return SqliteTransaction(OwnPlace(self._idle, self.sessions))
-        return SqliteTransaction(
-            JoinedPlace(lambda: join_connection(target, self._file, self.journal, self._busy_seconds))
-        )
+            return self._own_transaction()
+        library = adapter_for(target)
+        if library is not None:
+            return JoinedTransaction(library, self._joined)
+        return SqliteTransaction(JoinedPlace(lambda: self._joined(target)))
 
-    def async_transaction(self, target: object | None) -> AsyncSqliteTransaction:
-        """Return a transaction on a thread of its own, which no connection of the application can be used from."""
-        if target is not None:
+    def async_transaction(self, target: object | None) -> AsyncTransaction:
+        """Return a transaction on a thread of its own, or the one of a library that brings such a thread."""
+        if target is None:
+            return AsyncSqliteTransaction(self._own_transaction())
+        library = adapter_for(target)
+        if library is None:
             raise MisuseError("Under asyncio a SQLite transaction runs on the store's connection; hand in none.")
-        return AsyncSqliteTransaction(self.transaction(None))
+        return AsyncJoinedTransaction(library, self._joined)
+
+    def _own_transaction(self) -> SqliteTransaction:
+        return SqliteTransaction(OwnPlace(self._idle, self.sessions))
+
+    def _joined(self, raw: object) -> Connection:
+        return join_connection(raw, self._file, self.journal, self._busy_seconds)
 
     def shared_sessions(self) -> SqliteSessions:
         """Return access through the connection that serves everybody; closing it closes idle ones too."""

@@ -299,3 +299,61 @@ SET value = value + excluded.value;
 SELECT name, operation, value
 FROM nebis_counter
 ORDER BY name, operation;
+
+-- name: note_attempt
+-- Of a record that is gone by now there is nothing to note.
+INSERT INTO nebis_attempt (record_id, fence, started_at, lease_us, host, pid, how)
+SELECT record_id, :fence, :started_at, :lease_us, :host, :pid, :how
+FROM nebis_record
+WHERE record_id = :record_id
+ON CONFLICT (record_id, fence) DO NOTHING;
+
+-- name: trim_attempts
+DELETE FROM nebis_attempt
+WHERE record_id = :record_id
+    AND fence < (
+        SELECT newest.fence
+        FROM nebis_attempt AS newest
+        WHERE newest.record_id = :record_id
+        ORDER BY newest.fence DESC
+        LIMIT 1 OFFSET :kept - 1
+    );
+
+-- name: read_attempts
+-- Those of an earlier life of the key followed the record into this one.
+SELECT attempt.fence, attempt.started_at, attempt.lease_us, attempt.host, attempt.pid, attempt.how
+FROM nebis_attempt AS attempt
+JOIN nebis_record AS record ON record.record_id = attempt.record_id
+WHERE attempt.record_id = :record_id
+    AND attempt.started_at >= record.created_at
+ORDER BY attempt.fence;
+
+-- name: keep_late_result
+INSERT INTO nebis_late_result (record_id, fence, effect, body, kept_at, forget_at)
+VALUES (:record_id, :fence, :effect, :body, {now}, {now} + :keep_us)
+ON CONFLICT (record_id, fence, effect) DO NOTHING;
+
+-- name: read_late_results
+SELECT fence, effect, body, kept_at
+FROM nebis_late_result
+WHERE record_id = :record_id
+ORDER BY fence, effect;
+
+-- name: forget_late_results
+DELETE FROM nebis_late_result
+WHERE rowid IN (
+    SELECT rowid
+    FROM nebis_late_result
+    WHERE forget_at <= {now}
+    LIMIT :limit
+);
+
+-- name: write_audit
+INSERT INTO nebis_audit (at, record_id, fence_seen, who, what, reason, answer)
+VALUES ({now}, :record_id, :fence_seen, :who, :what, :reason, :answer);
+
+-- name: read_audits
+SELECT at, fence_seen, who, what, reason, answer
+FROM nebis_audit
+WHERE record_id = :record_id
+ORDER BY audit_id;

@@ -18,7 +18,7 @@ CREATE TABLE nebis_record (
     record_id           uuid     NOT NULL,
     attempts            integer  NOT NULL,
     recoveries          integer  NOT NULL,
-    fingerprint_version smallint NOT NULL,
+    fingerprint_version integer  NOT NULL,
     is_dirty            boolean  NOT NULL,
     is_awaited          boolean  NOT NULL,
     state               text     NOT NULL,

@@ -1,0 +1,258 @@
+"""A transaction in which the application's own rows and the outcome are committed together, whatever the driver.
+
+Written once, as flows: a driver only starts, ends and performs. READ COMMITTED is what the key path is made for. A
+transaction that we begin may be REPEATABLE READ or SERIALIZABLE all the same: whoever moved the record first makes it
+fail with 40001, definitely, and its caller is told to try again. One that is already open may not, since its snapshot
+is older than the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+from uuid import UUID
+
+from nebis.errors import MisuseError
+from nebis.flow import Ask, Flow
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
+from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
+from nebis.stores.sql.postgres.failures import Stage, Trouble
+from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.statements import read_statements
+
+T = TypeVar("T")
+
+_PART = "nebis_verb"
+"""A savepoint around one store flow, so that a flow that fails leaves nothing behind."""
+
+_SAMPLES: Mapping[str, object] = {
+    "bytea": b"\x00nebis\xff",
+    "uuid": UUID("6e656269-7300-4000-8000-000000000001"),
+    "text": "nebis",
+    "bigint": 2**40,
+    "integer": 2**20,
+    "smallint": 2**10,
+    "boolean": True,
+}
+_RECENT_ISOLATION = "read committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Ask[None]):
+    """Start a transaction, unless one is open or the connection starts one by itself."""
+
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finish(Ask[str | None]):
+    """Commit; return the server's command tag, or None where the driver hides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undo(Ask[None]):
+    """Roll back whatever is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Ask[list[Row]]):
+    """Run one statement outside the transaction, on another connection to the store."""
+
+    query: Query
+
+
+@cache
+def transaction_statements(schema: str | None) -> Mapping[str, Statement]:
+    """Return the statements of `transactions.sql`."""
+    source = files("nebis.stores.sql.postgres").joinpath("transactions.sql").read_text()
+    return read_statements(source, schema=schema)
+
+
+class Home:
+    """Where the store's tables are, as any connection to them sees it; learnt when first needed."""
+
+    def __init__(self, schema: str | None) -> None:
+        self.statements = transaction_statements(schema)
+        self._address: str | None = None
+
+    def check(self, address: str) -> Flow[None]:
+        """Raise `MisuseError` unless a connection that says this address leads to the store."""
+        if address == self._address:
+            return
+        # Asked again where it differs: a server that was restarted says another one.
+        [[self._address]] = yield from Elsewhere(Query(self.statements["address"]))
+        if address != self._address:
+            raise MisuseError(
+                "The connection leads to another database, or its search_path to other tables, than the store's own; "
+                "hand in a connection to the database in which the store is."
+            )
+
+
+class TransactionTalk(Conversation):
+    """What is said on one connection from the beginning of a transaction to its end."""
+
+    def __init__(
+        self, home: Home, settings: Settings, describe: Callable[[Exception], Trouble], *, is_ours: bool, is_open: bool
+    ) -> None:
+        """Start with nothing said. `is_open` tells whether the application has begun the transaction by itself."""
+        super().__init__(opening="", wraps_statements=False, describe=describe)
+        self._home = home
+        self._settings = settings
+        self._is_ours = is_ours
+        self._was_open = is_open
+        self._lock_timeout = ""
+        self._number = ""
+        self._is_in_part = False
+        self._has_failed = False
+
+    def begin(self) -> Flow[None]:
+        """Start, and make sure that the promise can be kept here; raise `MisuseError` where it cannot."""
+        try:
+            yield from self._say(Start(is_ours=self._is_ours), Stage.INSIDE)
+            self._is_inside = True
+            yield from self._enrol()
+        except MisuseError:
+            if not self._was_open:  # What the application began is left to the application.
+                yield from self._undo()
+            raise
+        except BaseException:
+            yield from self._undo()
+            raise
+
+    def _enrol(self) -> Flow[None]:
+        idle_milliseconds = f"{self._settings.idle_in_transaction_seconds * 1000:.0f}"
+        samples: dict[str, object] = {name: [value] for name, value in _SAMPLES.items()}
+        values = {"idle_milliseconds": idle_milliseconds, **samples}
+        [row] = yield from self._say(Execute(self._statement("enrol"), values, frozenset(samples)), Stage.INSIDE)
+        self._number, isolation, is_read_only, self._lock_timeout, address, _, _, *echo = row
+        changed = [name for (name, sent), got in zip(_SAMPLES.items(), echo, strict=True) if sent != got]
+        if changed:
+            raise MisuseError(
+                f"The connection has a codec of its own for {', '.join(changed)}, which Nebis needs as the driver has "
+                "it; hand in another connection."
+            )
+        if is_read_only:
+            raise MisuseError("The transaction is read-only; hand in a connection that may write.")
+        if self._was_open and isolation != _RECENT_ISOLATION:
+            raise MisuseError(
+                f"The connection is already inside a {isolation.upper()} transaction, which cannot see what was "
+                "claimed since it began; commit or roll back before you hand it in, or use READ COMMITTED."
+            )
+        if not self._is_ours:
+            yield from self._home.check(address)
+
+    def hold(self, flow: Flow[T]) -> Flow[T]:
+        """Answer all that a flow asks, inside the transaction; what it leaves undecided is undone."""
+        try:
+            return (yield from self._relay(flow))
+        finally:
+            if self._is_in_part:
+                with suppress(StoreFailure):  # What made the flow leave is the failure to tell.
+                    yield from self._roll_part_back()
+
+    def _answer(self, ask: Ask[Any]) -> Flow[Any]:
+        match ask:
+            case Query() if ask.statement.name == "claim":
+                return (yield from self._claim(ask))
+            case Query():
+                return (yield from self._ask(ask))
+            case Begin():
+                if self._is_in_part:
+                    raise MisuseError("A part is open already; ask for Commit or Rollback before the next Begin.")
+                yield from self._say(Control(f"SAVEPOINT {_PART}"), Stage.INSIDE)
+                self._is_in_part = True
+            case Commit():
+                self._is_in_part = False
+                yield from self._say(Control(f"RELEASE SAVEPOINT {_PART}"), Stage.INSIDE)
+            case Rollback():
+                yield from self._roll_part_back()
+            case _:
+                raise MisuseError(f"{type(ask).__name__} is not something that a SQL transaction can do.")
+        return None
+
+    def _claim(self, query: Query) -> Flow[list[Row]]:
+        """Claim, without waiting for a twin that is claiming the same keys in a transaction of its own."""
+        lock_milliseconds = f"{self._settings.lock_timeout_seconds * 1000:.0f}"
+        for member in query.members or ():
+            values = {"key": _lock_key(member["identity"]), "lock_milliseconds": lock_milliseconds}
+            [[is_free, _]] = yield from self._say(Execute(self._statement("reserve"), values), Stage.INSIDE)
+            if not is_free:
+                raise RowLocked("another transaction is claiming the same key")
+        rows = yield from self._ask(query)
+        yield from self._say(Execute(self._statement("restore"), {"lock_timeout": self._lock_timeout}), Stage.INSIDE)
+        return rows
+
+    def _ask(self, query: Query) -> Flow[list[Row]]:
+        try:
+            return (yield from self._query(query))
+        except DefiniteFailure:
+            self._has_failed = self._has_failed or not self._is_in_part
+            raise
+
+    def _roll_part_back(self) -> Flow[None]:
+        self._is_in_part = False
+        yield from self._say(Control(f"ROLLBACK TO SAVEPOINT {_PART}; RELEASE SAVEPOINT {_PART}"), Stage.INSIDE)
+
+    def is_same(self) -> Flow[bool]:
+        """Tell whether nobody else ended the transaction; raise `DefiniteFailure` if it failed and left nothing."""
+        try:
+            [[number]] = yield from self._say(Execute(self._statement("current")), Stage.INSIDE)
+        except StoreFailure as failure:
+            yield from self._undo()
+            if (yield from self._was_committed()):
+                return False
+            raise DefiniteFailure(failure.detail) from failure
+        return bool(number == self._number)
+
+    def _was_committed(self) -> Flow[bool]:
+        """Ask elsewhere. A failed transaction answers nothing, and so does a lost connection, but it had a number."""
+        try:
+            fate = yield from Elsewhere(Query(self._statement("fate"), {"number": self._number}))
+        except StoreFailure:
+            return False
+        return fate == [("committed",)]
+
+    def commit(self) -> Flow[None]:
+        """Commit. Raises `DefiniteFailure` if the server refused, `IndefiniteFailure` for anything else."""
+        try:
+            yield from self._finish()
+        except IndefiniteFailure:
+            self.is_spoilt = True
+            raise
+        except DefiniteFailure:
+            yield from self._undo()
+            raise
+        self._is_inside = False
+
+    def _finish(self) -> Flow[None]:
+        tag = None if self._has_failed else (yield from self._say(Finish(), Stage.COMMITTING))
+        # "ROLLBACK" is the answer of a server to which a statement of this transaction had failed.
+        if self._has_failed or tag == "ROLLBACK":
+            raise DefiniteFailure("a statement of the transaction had failed, so it was rolled back")
+        self._require_replication()
+
+    def roll_back(self) -> Flow[None]:
+        """Undo everything that is not committed; a connection on which that fails is spoilt."""
+        yield from self._undo()
+
+    def _undo(self) -> Flow[None]:
+        self._is_inside = False
+        if self.is_spoilt:
+            return
+        try:
+            yield from self._say(Undo(), Stage.INSIDE)
+        except DefiniteFailure:  # Without a COMMIT nothing stays, whether or not the server heard this.
+            self.is_spoilt = True
+
+    def _statement(self, name: str) -> Statement:
+        return self._home.statements[name]
+
+
+def _lock_key(identity: object) -> int:
+    assert isinstance(identity, bytes)
+    return int.from_bytes(identity[:8], "big", signed=True)

@@ -1,0 +1,186 @@
+"""Transactions of the application on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from nebis.flow import Ask, Flow, drive_async
+from nebis.ports.store import AsyncSessions
+from nebis.stores.sql.postgres.async_sessions import AsyncDriver, AsyncSource
+from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.postgres.transactions import Elsewhere, Home, TransactionTalk
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class AsyncTransactionDriver(AsyncDriver[C], Protocol[C]):
+    """What a transaction needs of a driver besides; `perform` also knows `Start`, `Finish` and `Undo`."""
+
+    def is_open(self, connection: C) -> bool:
+        """Say whether the application has begun a transaction; raise `MisuseError` if we could not commit it."""
+        ...
+
+
+class Place(Protocol[C]):
+    """Where a transaction's connection comes from and goes to."""
+
+    is_ours: bool
+
+    async def take(self) -> C:
+        """Return a connection that nobody else uses."""
+        ...
+
+    async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
+        """Let go of it; a spoilt one is never used again."""
+        ...
+
+
+class OwnPlace(Generic[C]):
+    """A connection of ours, or of the pool that the application gave us."""
+
+    is_ours = True
+
+    def __init__(self, source: AsyncSource[C]) -> None:
+        self.take = source.take
+        self.give_back = source.give_back
+
+
+class JoinedPlace(Generic[C]):
+    """The application's own connection, which stays open unless nobody can tell what it is in the middle of."""
+
+    is_ours = False
+
+    def __init__(self, connection: C, driver: AsyncDriver[C]) -> None:
+        self._connection = connection
+        self._driver = driver
+
+    async def take(self) -> C:
+        """Return the connection."""
+        return self._connection
+
+    async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
+        """Leave it to the application."""
+        if is_spoilt:
+            self._driver.discard(connection)
+
+
+class Belongings(NamedTuple):
+    """What every transaction of one store shares."""
+
+    home: Home
+    settings: Settings
+    sessions: AsyncSessions
+
+
+class AsyncPostgresTransaction(Generic[C]):
+    """The asyncio twin of `PostgresTransaction`."""
+
+    def __init__(self, shared: Belongings, driver: AsyncTransactionDriver[C], place: Place[C]) -> None:
+        self._shared = shared
+        self._driver = driver
+        self._place = place
+        self._taken: tuple[C, TransactionTalk, Any] | None = None
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def connection(self) -> Any:
+        """Return what the application writes its own rows with."""
+        return self._open()[0]
+
+    async def begin(self) -> None:
+        """Start it; raise `MisuseError` for a connection that is already inside one that we could not commit."""
+        try:
+            await self._detached(self._begin())
+        except asyncio.CancelledError:
+            # Whoever is cancelled here never sees the transaction, so it would keep its locks for ever.
+            self._start(self._rollback())
+            raise
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow inside it."""
+        return await self._detached(self._drive(lambda talk: talk.hold(flow)))
+
+    async def is_same(self) -> bool:
+        """Tell whether the transaction that `begin` started is still the current one."""
+        return await self._detached(self._drive(TransactionTalk.is_same))
+
+    async def commit(self) -> None:
+        """Commit, whether or not the caller stays to hear of it, and let the connection go either way (F017)."""
+        await self._detached(self._commit())
+
+    async def rollback(self) -> None:
+        """Undo everything, after what is still running; never raises."""
+        await self._detached(self._rollback())
+
+    async def _begin(self) -> None:
+        home, settings, _ = self._shared
+        connection = await self._place.take()
+        try:
+            is_open = self._driver.is_open(connection)
+        except BaseException:
+            await self._place.give_back(connection, is_spoilt=False)
+            raise
+        is_ours = self._place.is_ours
+        talk = TransactionTalk(home, settings, self._driver.describe, is_ours=is_ours, is_open=is_open)
+        self._taken = (connection, talk, self._driver.listen_to_warnings(connection, talk))
+        try:
+            await self._drive(TransactionTalk.begin)
+        except BaseException:
+            await self._end()
+            raise
+
+    async def _commit(self) -> None:
+        try:
+            await self._drive(TransactionTalk.commit)
+        finally:
+            await self._end()
+
+    async def _rollback(self) -> None:
+        if self._taken is None:
+            return
+        try:
+            await self._drive(TransactionTalk.roll_back)
+        finally:
+            await self._end()
+
+    async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do one thing after the other, each in a task that no caller can cancel."""
+        return await asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(self._in_turn(work))
+        # The loop itself holds tasks only weakly, and a detached one has nobody else.
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        async with self._turn:
+            return await work
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved: a detached task has nobody left to tell, and the loop would complain.
+
+    async def _drive(self, flow: Callable[[TransactionTalk], Flow[T]]) -> T:
+        return await drive_async(flow(self._open()[1]), self._perform)
+
+    async def _perform(self, ask: Ask[Any]) -> Any:
+        if isinstance(ask, Elsewhere):
+            return await self._shared.sessions.run(iter(ask.query))
+        return await self._driver.perform(self.connection, ask)
+
+    def _open(self) -> tuple[C, TransactionTalk, Any]:
+        assert self._taken is not None, "The transaction has not begun, or is over."
+        return self._taken
+
+    async def _end(self) -> None:
+        connection, talk, listening = self._open()
+        self._taken = None
+        self._driver.stop_listening(connection, listening)
+        await self._place.give_back(connection, is_spoilt=talk.is_spoilt)

@@ -1,0 +1,43 @@
+"""Transactions of the application through asyncpg."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nebis.errors import MisuseError
+from nebis.flow import Ask
+from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, Connection
+from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
+
+
+class AsyncpgTransactions(Asyncpg):
+    """asyncpg, as one transaction uses it.
+
+    It is begun by the driver's own `transaction()`, because only then can the application use it for savepoints.
+    """
+
+    _transaction: Any = None
+
+    def is_open(self, connection: Connection) -> bool:
+        """Return False: whoever has begun a transaction on an asyncpg connection also means to end it."""
+        if not self.is_idle(connection):
+            raise MisuseError(
+                "The connection is closed, or inside a transaction that only whoever began it can commit; "
+                "hand it in outside of one, and use connection.transaction() inside of ours as a savepoint."
+            )
+        return False
+
+    async def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
+        """Do one ask of a transaction."""
+        match ask:
+            case Start():
+                self._transaction = connection.transaction(isolation="read_committed" if ask.is_ours else None)
+                return await self._transaction.start()
+            case Finish():
+                transaction, self._transaction = self._transaction, None
+                return await transaction.commit()
+            case Undo():
+                transaction, self._transaction = self._transaction, None
+                return None if transaction is None else await transaction.rollback()
+            case _:
+                return await super().perform(connection, ask)

@@ -1,0 +1,184 @@
+"""Which transaction belongs to what the application hands in."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nebis.errors import MisuseError
+from nebis.flow import Flow
+from nebis.ports.store import AsyncSessions, AsyncTransaction, BlockingSessions, BlockingTransaction
+from nebis.stores.sql.joining import adapter_for
+from nebis.stores.sql.joining.postgres import joined as joined_library
+from nebis.stores.sql.joining.postgres import joined_async as joined_library_async
+from nebis.stores.sql.postgres import transactions_async, transactions_blocking
+from nebis.stores.sql.postgres.access import Route
+from nebis.stores.sql.postgres.async_sessions import AsyncSource, OwnAsyncConnections
+from nebis.stores.sql.postgres.blocking_sessions import BlockingSource, OwnConnections
+from nebis.stores.sql.postgres.location import Driver
+from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.postgres.transactions import Home
+from nebis.stores.sql.postgres.transactions_async import AsyncTransactionDriver
+
+if TYPE_CHECKING:
+    from nebis.stores.sql.postgres.transactions_psycopg import BlockingPsycopgTransactions
+
+T = TypeVar("T")
+
+
+class PlainSettings(Settings):
+    """Settings of connections on which the application's own statements run: how those are planned is its affair."""
+
+    __slots__ = ()
+
+    def pins(self) -> dict[str, str]:
+        """Return nothing: each transaction makes the settings that it needs."""
+        return {}
+
+
+class BlockingTransactions:
+    """Transactions for threads, on connections apart from those that claim: a transaction may take its time (F045)."""
+
+    def __init__(self, route: Route, sessions: BlockingSessions, home: Home) -> None:
+        self._route = route
+        self._sessions = sessions
+        self._settings = _plain(route.settings)
+        self._shared = transactions_blocking.Belongings(home, self._settings, sessions)
+        self._own = self._source()
+
+    def open(self, target: object | None) -> BlockingTransaction:
+        """Return a transaction on a connection of ours, or on what the application handed in."""
+        if target is None:
+            own = transactions_blocking.OwnPlace(self._own)
+            return transactions_blocking.PostgresTransaction(self._shared, self._psycopg(), own)
+        if _driver_of(target) is Driver.PSYCOPG:
+            import psycopg  # noqa: PLC0415 - a driver is an extra.
+
+            if isinstance(target, psycopg.Connection):
+                driver = self._psycopg()
+                joined = transactions_blocking.JoinedPlace(target, driver)
+                return transactions_blocking.PostgresTransaction(self._shared, driver, joined)
+        library = adapter_for(target)
+        if library is None:
+            raise _unknown(target, "psycopg.Connection, or a connection or session of SQLAlchemy or Django")
+        return joined_library(library, self._shared)
+
+    def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow outside of any transaction of the application."""
+        return self._sessions.run(flow)
+
+    def close(self) -> None:
+        """Close every connection that is ours."""
+        self._own.close()
+        self._sessions.close()
+
+    def _psycopg(self) -> BlockingPsycopgTransactions:
+        from nebis.stores.sql.postgres.transactions_psycopg import BlockingPsycopgTransactions  # noqa: PLC0415
+
+        return BlockingPsycopgTransactions(self._route.location, self._settings)
+
+    def _source(self) -> BlockingSource[Any]:
+        from nebis.stores.sql.postgres.psycopg_blocking import BorrowedPsycopgPool  # noqa: PLC0415
+
+        if self._route.pool is not None:
+            return BorrowedPsycopgPool(self._route.pool, self._settings)
+        size = self._settings.max_connections
+        return OwnConnections(self._psycopg(), self._route.primary, self._settings, size=size, is_pinned=False)
+
+
+class AsyncTransactions:
+    """The asyncio twin of `BlockingTransactions`."""
+
+    def __init__(self, route: Route, sessions: AsyncSessions, home: Home) -> None:
+        self._route = route
+        self._sessions = sessions
+        self._settings = _plain(route.settings)
+        self._shared = transactions_async.Belongings(home, self._settings, sessions)
+        self._own = self._source()
+
+    def open(self, target: object | None) -> AsyncTransaction:
+        """Return a transaction on a connection of ours, or on what the application handed in."""
+        if target is None:
+            own = transactions_async.OwnPlace(self._own)
+            return transactions_async.AsyncPostgresTransaction(self._shared, self._driver(), own)
+        driver = self._driver_for(target)
+        if driver is not None:
+            joined = transactions_async.JoinedPlace(target, driver)
+            return transactions_async.AsyncPostgresTransaction(self._shared, driver, joined)
+        library = adapter_for(target)
+        if library is None:
+            raise _unknown(
+                target,
+                "psycopg.AsyncConnection, an asyncpg connection, or a connection or session of SQLAlchemy or Django",
+            )
+        return joined_library_async(library, self._shared)
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a store flow outside of any transaction of the application."""
+        return await self._sessions.run(flow)
+
+    async def close(self) -> None:
+        """Close every connection that is ours."""
+        await self._own.close()
+        await self._sessions.close()
+
+    def _driver(self) -> AsyncTransactionDriver[Any]:
+        """Return the driver of our own connections, anew for each transaction."""
+        match self._route.location.driver:
+            case Driver.PSYCOPG:
+                return self._psycopg()
+            case Driver.ASYNCPG:
+                return self._asyncpg()
+
+    def _driver_for(self, target: object) -> AsyncTransactionDriver[Any] | None:
+        """Return the driver of a raw connection: it need not be the one that the store itself uses."""
+        match _driver_of(target):
+            case Driver.PSYCOPG:
+                import psycopg  # noqa: PLC0415 - a driver is an extra.
+
+                return self._psycopg() if isinstance(target, psycopg.AsyncConnection) else None
+            case Driver.ASYNCPG:
+                return self._asyncpg()
+            case None:
+                return None
+
+    def _psycopg(self) -> AsyncTransactionDriver[Any]:
+        from nebis.stores.sql.postgres.transactions_psycopg import AsyncPsycopgTransactions  # noqa: PLC0415
+
+        return AsyncPsycopgTransactions(self._route.location, self._settings)
+
+    def _asyncpg(self) -> AsyncTransactionDriver[Any]:
+        from nebis.stores.sql.postgres.transactions_asyncpg import AsyncpgTransactions  # noqa: PLC0415
+
+        return AsyncpgTransactions(self._route.location, self._settings)
+
+    def _source(self) -> AsyncSource[Any]:
+        pool, settings = self._route.pool, self._settings
+        if pool is None:
+            size = settings.max_connections
+            return OwnAsyncConnections(self._driver(), self._route.primary, settings, size=size, is_pinned=False)
+        match self._route.location.driver:
+            case Driver.PSYCOPG:
+                from nebis.stores.sql.postgres.psycopg_async import BorrowedAsyncPsycopgPool  # noqa: PLC0415
+
+                return BorrowedAsyncPsycopgPool(pool, settings)
+            case Driver.ASYNCPG:
+                from nebis.stores.sql.postgres.asyncpg_driver import BorrowedAsyncpgPool  # noqa: PLC0415
+
+                return BorrowedAsyncpgPool(pool, settings)
+
+
+def _plain(settings: Settings) -> PlainSettings:
+    return PlainSettings(**{field.name: getattr(settings, field.name) for field in fields(settings)})
+
+
+def _driver_of(target: object) -> Driver | None:
+    """Recognise a raw connection without importing a driver that may not be installed."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(target).__mro__}
+    if "psycopg" in packages:
+        return Driver.PSYCOPG
+    return Driver.ASYNCPG if "asyncpg" in packages else None
+
+
+def _unknown(target: object, accepted: str) -> MisuseError:
+    return MisuseError(f"Nebis cannot join {type(target).__module__}.{type(target).__name__}; hand in a {accepted}.")

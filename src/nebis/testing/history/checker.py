@@ -1,0 +1,42 @@
+"""Judge a whole history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nebis.testing.history.events import HistoryUnusable, Place
+from nebis.testing.history.reading import History, KeyHistory
+from nebis.testing.history.rules import RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule of one key."""
+
+    rule: str
+    place: Place
+    detail: str
+
+    def __str__(self) -> str:
+        """Tell it in one line."""
+        return f"{self.rule} {self.place}: {self.detail}"
+
+
+def check(history: History) -> list[Violation]:
+    """Return every violation, in the order of keys; raise `HistoryUnusable` for a history that proves nothing."""
+    if not history.answers:
+        raise HistoryUnusable("nobody was answered in this history; record one before you check it")
+    _require_calls(history)
+    return [violation for key in history for violation in _check_key(key)]
+
+
+def _check_key(key: KeyHistory) -> list[Violation]:
+    return [Violation(rule, key.place, detail) for rule, holds in RULES.items() for detail in holds(key)]
+
+
+def _require_calls(history: History) -> None:
+    """Refuse an answer to a call that nobody made: then lines are missing, and what is missing may be the fault."""
+    for key in history:
+        for told in key.told:
+            if told.call not in key.invokes:
+                raise HistoryUnusable(f"{key.place}: call {told.call} was answered and never invoked; lines are lost")

@@ -1,0 +1,44 @@
+"""The worker for blocking code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+from nebis.errors import NotYet
+from nebis.ports.store import StoreFailure, Sweep
+from nebis.recovery import Patience, Report
+from nebis.runtime.housekeeping import SWEEP_LIMIT
+from nebis.runtime.jitter import jittered
+from nebis.sync import Nebis
+from nebis.worker.pace import INTERVAL, Told, complain, tell
+
+
+class Worker:
+    """Recovers the operations that are declared on a `Nebis`; any number may run at once (F059)."""
+
+    def __init__(self, nebis: Nebis, *, interval: timedelta = INTERVAL, told: Told = tell) -> None:
+        """Name the operations by the `Nebis` that they are declared on; `told` gets the report of each pass."""
+        self._nebis = nebis
+        self._interval_seconds = interval.total_seconds()
+        self._told = told
+        self._patience = Patience()
+
+    def run_once(self, may_go_on: Callable[[], bool] = lambda: True) -> Report:
+        """Look once after everything that is due, let records age, and say what was done."""
+        report = self._nebis.recover(self._patience, may_go_on)
+        backend = self._nebis.opened()[0].backend
+        for sweep in Sweep:
+            report.swept += backend.sessions.run(backend.store.sweep(sweep, limit=SWEEP_LIMIT))
+        self._told(report)
+        return report
+
+    def run(self, stop: threading.Event) -> None:
+        """Go on until told to stop; the record that is being looked after is finished first."""
+        while not stop.is_set():
+            try:
+                self.run_once(lambda: not stop.is_set())
+            except (NotYet, StoreFailure) as error:
+                complain(error)
+            stop.wait(jittered(self._interval_seconds))

@@ -1,0 +1,219 @@
+"""A shop that takes orders through SQLAlchemy, on every driver and in both worlds, so that each behaviour is written once."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, insert, select, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from nebis import AsyncAttempt, AsyncNebis, Attempt, Local, Nebis, Rejected, seconds
+
+T = TypeVar("T")
+
+MODES = ("guarded", "single")
+SHORT_LEASE = {"lease": seconds(0.6), "renewal": seconds(0.2), "effect_timeout": seconds(0.5)}
+
+
+class Base(DeclarativeBase):
+    """The tables of the shop."""
+
+
+class Payment(Base):
+    """A row of the application's own."""
+
+    __tablename__ = "payments"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A payment to make, and how its handler goes about it."""
+
+    id: str
+    way: str = "straight"
+
+
+def fulfil(handle: Session | Connection, order: Order) -> str:
+    """Write the row of an order, in the way that it says; under asyncio this runs where blocking calls may."""
+    put(handle, order.id)
+    match order.way:
+        case "straight":
+            pass
+        case "commits inside":
+            handle.commit()
+            put(handle, f"{order.id} again")
+        case "rolls back inside":
+            handle.rollback()
+            put(handle, f"{order.id} again")
+        case "says COMMIT inside":
+            _flushed(handle).execute(text("COMMIT"))
+            put(handle, f"{order.id} again")
+        case "rejects":
+            raise Rejected("sold out")
+        case "breaks":
+            raise ValueError(order.id)
+        case "swallows a conflict":
+            with suppress(IntegrityError):
+                put(handle, "taken")
+                _flushed(handle)
+        case _:
+            raise AssertionError(order.way)
+    return order.id
+
+
+def put(handle: Session | Connection, payment: str) -> None:
+    """Write one row, as an object that is not flushed yet where there are objects."""
+    if isinstance(handle, Session):
+        handle.add(Payment(id=payment))
+    else:
+        handle.execute(insert(Payment).values(id=payment))
+
+
+def _flushed(handle: Session | Connection) -> Session | Connection:
+    if isinstance(handle, Session):
+        handle.flush()
+    return handle
+
+
+class Shop(Protocol):
+    """A shop in either world."""
+
+    is_session: bool
+    database: str
+
+    def order(self, key: str, order: Order, mode: str) -> str:
+        """Take an order, on a connection or session of its own."""
+        ...
+
+    def use(self, work: Callable[[Connection], T]) -> T:
+        """Do something on a connection that is committed afterwards."""
+        ...
+
+    def reconnect(self) -> None:
+        """Let the engine open new connections from now on."""
+        ...
+
+    def close(self) -> None:
+        """Close everything."""
+        ...
+
+
+def payments(shop: Shop, prefix: str) -> list[str]:
+    """Return the rows of one order, as anybody else sees them."""
+    everything = shop.use(lambda connection: connection.scalars(select(Payment.id).order_by(Payment.id)).all())
+    return [payment for payment in everything if payment.startswith(prefix)]
+
+
+class BlockingShop:
+    """A shop of threads."""
+
+    def __init__(self, store_url: str, engine_url: str, *, is_session: bool, **options: Any) -> None:
+        self.is_session = is_session
+        self.engine: Engine = create_engine(engine_url)
+        self.database = self.engine.dialect.name
+        self.nebis = Nebis(store_url, housekeeping=False, **options)
+        self.handle: Any = None
+        self._operations = {"guarded": self._guarded(), "single": self._single()}
+        self.nebis.open()
+        Base.metadata.create_all(self.engine)
+
+    def order(self, key: str, order: Order, mode: str) -> str:
+        with self.open_handle() as self.handle:
+            return self.order_with(key, order, mode)
+
+    def order_with(self, key: str, order: Order, mode: str) -> str:
+        """Take an order with the handle that is open."""
+        connection = self.handle if mode == "single" else None
+        return self._operations[mode](key=key, tenant="shop", command=order, connection=connection)
+
+    def open_handle(self) -> Session | Connection:
+        return Session(self.engine) if self.is_session else self.engine.connect()
+
+    def use(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.begin() as connection:
+            return work(connection)
+
+    def reconnect(self) -> None:
+        self.engine.dispose()
+
+    def close(self) -> None:
+        self.nebis.close()
+        self.engine.dispose()
+
+    def _guarded(self) -> Any:
+        @self.nebis.operation("guarded", effects=Local, **SHORT_LEASE)
+        def guarded(attempt: Attempt, order: Order) -> str:
+            with attempt.transaction(self.handle) as transaction:
+                transaction.finish(fulfil(transaction.connection, order))
+            return order.id
+
+        return guarded
+
+    def _single(self) -> Any:
+        @self.nebis.operation("single", effects=Local, single_transaction=True)
+        def single(order: Order) -> str:
+            return fulfil(self.handle, order)
+
+        return single
+
+
+class AsyncShop:
+    """A shop of an event loop."""
+
+    def __init__(self, store_url: str, engine_url: str, *, is_session: bool, **options: Any) -> None:
+        self.is_session = is_session
+        self.engine: AsyncEngine = create_async_engine(engine_url)
+        self.database = self.engine.dialect.name
+        self.nebis = AsyncNebis(store_url, housekeeping=False, **options)
+        self.handle: Any = None
+        self._runner = asyncio.Runner()
+        self._operations = {"guarded": self._guarded(), "single": self._single()}
+        self._runner.run(self.nebis.open())
+        self.use(Base.metadata.create_all)
+
+    def order(self, key: str, order: Order, mode: str) -> str:
+        return self._runner.run(self._order(key, order, mode))
+
+    async def _order(self, key: str, order: Order, mode: str) -> str:
+        async with AsyncSession(self.engine) if self.is_session else self.engine.connect() as self.handle:
+            connection = self.handle if mode == "single" else None
+            result: str = await self._operations[mode](key=key, tenant="shop", command=order, connection=connection)
+            return result
+
+    def use(self, work: Callable[[Connection], T]) -> T:
+        return self._runner.run(self._use(work))
+
+    async def _use(self, work: Callable[[Connection], T]) -> T:
+        async with self.engine.begin() as connection:
+            return await connection.run_sync(work)
+
+    def reconnect(self) -> None:
+        self._runner.run(self.engine.dispose())
+
+    def close(self) -> None:
+        self._runner.run(self.nebis.close())
+        self._runner.run(self.engine.dispose())
+        self._runner.close()
+
+    def _guarded(self) -> Any:
+        @self.nebis.operation("guarded", effects=Local, **SHORT_LEASE)
+        async def guarded(attempt: AsyncAttempt, order: Order) -> str:
+            async with attempt.transaction(self.handle) as transaction:
+                transaction.finish(await transaction.connection.run_sync(fulfil, order))
+            return order.id
+
+        return guarded
+
+    def _single(self) -> Any:
+        @self.nebis.operation("single", effects=Local, single_transaction=True)
+        async def single(order: Order) -> str:
+            result: str = await self.handle.run_sync(fulfil, order)
+            return result
+
+        return single
