@@ -278,3 +278,20 @@ def test_doubt_keeps_everything_that_a_late_owner_needs() -> None:
     assert (doubt.fence, doubt.nonce, doubt.effects) == (record.fence, record.nonce, record.effects)
     assert (doubt.state, doubt.doubt_since, doubt.doubt_reason) == (State.IN_DOUBT, LAPSED, "owner-gone")
     assert not doubt.is_awaited
+
+
+@pytest.mark.parametrize("record", [completed(), expired()])
+def test_a_late_copy_of_the_claim_that_began_a_life_begins_no_other_i10(record: Record) -> None:
+    verb = specimens.claim(by="late copy", record_id=record.record_id)
+
+    step = claim(record, verb, record.forget_at + 1, NEXT_FENCE)
+
+    assert (step.record, step.edge) == (record, Edge.CLAIM_GONE)
+
+
+def test_a_late_copy_of_a_claim_goes_on_with_its_own_life_where_nothing_happened_in_it_i10() -> None:
+    record = available()
+
+    step = claim(record, specimens.claim(by="late copy", record_id=record.record_id), record.expires_at + 1, NEXT_FENCE)
+
+    assert step.edge is Edge.CLAIM_AVAILABLE

@@ -408,6 +408,15 @@ def test_doubt_is_the_owners_to_say(record: Record) -> None:
     assert (after.state, after.is_dirty, after.fence) == (State.IN_DOUBT, True, record.fence)
 
 
+def test_a_fenced_effect_is_not_called_twice_under_one_fence() -> None:
+    """The first call carries this very fence, so a rejection of the second could not stop it from landing later."""
+    move = intending(effect_class=EffectClass.FENCED, is_again=True)
+
+    step = write(dirty(called(EffectClass.FENCED)), move)
+
+    assert step.answer == Refused(reason=Refusal.NOT_RESUMABLE, found=step.record)
+
+
 def test_a_call_that_did_not_happen_leaves_the_record_clean_again() -> None:
     record, edge = kept(dirty(called()), checkpointing(verdict=EffectVerdict.DID_NOT_HAPPEN, result=b""))
 

@@ -46,7 +46,7 @@ UNDOING = {"rejection": b"out of stock"}
 
 def settle(record: Record, verdict: Verdict, now: int = LAPSED, **changes: Any) -> tuple[Record, Edge]:
     """Resolve, expecting that it is accepted."""
-    verb = specimens.resolve(record.ownership, verdict, **changes)
+    verb = specimens.resolve(record.ownership, verdict, **{"effect_seen": record.open_effect_name, **changes})
     step = resolve(record, verb, now, NEXT_FENCE)
     assert step.answer == KEPT
     assert step.record is not None
@@ -146,7 +146,8 @@ REFUSED: list[tuple[Refusal, Record | None, Verdict, dict[str, Any]]] = [
 def test_a_verdict_is_refused(
     reason: Refusal, record: Record | None, verdict: Verdict, changes: dict[str, Any]
 ) -> None:
-    verb = specimens.resolve((record or doubted()).ownership, verdict, **changes)
+    seen = None if record is None else record.open_effect_name
+    verb = specimens.resolve((record or doubted()).ownership, verdict, **{"effect_seen": seen, **changes})
 
     step = resolve(record, verb, LAPSED, NEXT_FENCE)
 
@@ -174,6 +175,16 @@ def test_a_resolver_cannot_pass_off_did_not_happen_as_the_result_of_the_effect_f
     verdict = EffectKnown(verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
     record = doubted(called(EffectClass.QUERYABLE))
 
-    step = resolve(record, specimens.resolve(record.ownership, verdict), NOW, NEXT_FENCE)
+    step = resolve(record, specimens.resolve(record.ownership, verdict, effect_seen="charge"), NOW, NEXT_FENCE)
 
     assert step.answer == Refused(reason=Refusal.NO_PROOF, found=record)
+
+
+def test_evidence_about_one_effect_never_settles_another() -> None:
+    """Under one fence a late owner can end the doubt that was seen and begin another, about its next effect."""
+    record = doubted(done(), SHIPPING)
+
+    verb = specimens.resolve(record.ownership, HAPPENED, effect_seen="charge")
+    step = resolve(record, verb, LAPSED, NEXT_FENCE)
+
+    assert step.answer == Refused(reason=Refusal.MOVED_ON, found=record)

@@ -10,6 +10,7 @@ from nebis.flow import Ask, Flow
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
+    CallEffect,
     Draw,
     Elapsed,
     Find,
@@ -136,6 +137,8 @@ class MortalWorld:
                 return True
             case RunHandler():
                 return self._run_handler(ask.record)
+            case CallEffect():
+                return _called(ask)
             case KeepAlive() | KeepTrying() | Tell():
                 return None
             case _:
@@ -146,3 +149,10 @@ class MortalWorld:
             return Returned(self.handler(self, record))
         except Exception as error:  # noqa: BLE001 - as the runtimes do.
             return Raised(error)
+
+
+def _called(ask: CallEffect) -> Returned[Any] | Raised:
+    try:
+        return Returned(ask.call(ask.effect))
+    except Exception as error:  # noqa: BLE001 - as the runtimes do.
+        return Raised(error)

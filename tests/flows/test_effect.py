@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nebis import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
+from nebis import ClaimLost, EffectInDoubt, EffectTimedOut, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.core.answers import Intended, Kept, Refusal, Refused
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
-from nebis.core.verbs import Checkpoint, Doubt, Intend
+from nebis.core.verbs import Checkpoint, Doubt, Intend, Release, Suspend
 from nebis.flows.effect import (
     DOUBT_RECALL_OVER,
     DOUBT_REJECTION_NOT_DEFINITE,
@@ -18,9 +18,10 @@ from nebis.flows.effect import (
 )
 from nebis.flows.ledger import Ledger
 from nebis.flows.plan import EffectPlan
-from nebis.flows.settle import DOUBT_CODE_CHANGED
-from nebis.ports.asks import CallEffect
-from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed
+from nebis.flows.request import Failed
+from nebis.flows.settle import DOUBT_CODE_CHANGED, DOUBT_EFFECT_TIMED_OUT, settle
+from nebis.ports.asks import CallEffect, Raised, Returned
+from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed, LateResult
 from tests.flows.scripted import Line, ScriptedWorld
 from tests.flows.specimens import owned, quick
 
@@ -114,14 +115,37 @@ def test_rejection_that_an_earlier_attempt_knows_is_raised_again() -> None:
         run(ScriptedWorld(), plan(), known)
 
 
-def test_open_effect_of_an_earlier_attempt_is_intended_again() -> None:
+def test_open_effect_of_an_earlier_attempt_is_intended_before_it_is_called() -> None:
+    """The takeover marked it as outstanding already; it is no call of this attempt."""
     world = ScriptedWorld(INTENDED, Kept())
 
     run(world, plan(), OPEN)
 
     intend = world.verbs[0]
     assert isinstance(intend, Intend)
-    assert intend.is_again
+    assert not intend.is_again
+
+
+def test_own_call_without_an_answer_is_intended_again_before_the_next_one() -> None:
+    """Its first call may still land, so a rejection of the second may prove nothing (F063)."""
+    world, ledger = ScriptedWorld(INTENDED, INTENDED, Kept()), Ledger(RECORD)
+
+    with pytest.raises(ConnectionError):
+        world.run(run_effect(RECORD, REQUEST.policy, ledger, plan(raising(ConnectionError()))))
+    world.run(run_effect(RECORD, REQUEST.policy, ledger, plan()))
+
+    assert [verb.is_again for verb in world.verbs if isinstance(verb, Intend)] == [False, True]
+
+
+def test_fenced_effect_is_called_again_only_by_the_next_attempt() -> None:
+    fenced = plan(raising(ConnectionError()), effect_class=EffectClass.FENCED)
+    opened = Intended(effect=replace(OPEN, effect_class=EffectClass.FENCED))
+    world, ledger = ScriptedWorld(opened, refused(Refusal.NOT_RESUMABLE)), Ledger(RECORD)
+
+    with pytest.raises(ConnectionError):
+        world.run(run_effect(RECORD, REQUEST.policy, ledger, fenced))
+    with pytest.raises(MisuseError, match="higher fence"):
+        world.run(run_effect(RECORD, REQUEST.policy, ledger, fenced))
 
 
 def test_rejection_of_the_downstream_is_checkpointed_and_raised() -> None:
@@ -279,3 +303,80 @@ def test_outstanding_call_is_known_by_name() -> None:
     assert ledger.has_outstanding("charge")
     assert not ledger.has_outstanding("email")
     assert not ledger.has_outstanding("nothing")
+
+
+@pytest.mark.parametrize(("own", "seconds"), [(None, REQUEST.policy.effect_timeout.total_seconds()), (90.0, 90.0)])
+def test_downstream_is_waited_for_as_long_as_the_effect_or_else_the_policy_says(
+    own: float | None, seconds: float
+) -> None:
+    """F066: the lease outlives the call, so that nobody takes over while it is still waited for."""
+    world = ScriptedWorld(INTENDED, Kept())
+
+    run(world, plan(timeout_seconds=own))
+
+    assert [ask.timeout_seconds for ask in world.of(CallEffect)] == [seconds]
+    intend = world.verbs[0]
+    assert isinstance(intend, Intend)
+    assert intend.lease_us > seconds * 1_000_000
+
+
+def test_effect_that_timed_out_stays_open_and_is_asked_for_again_at_once() -> None:
+    timed_out = EffectTimedOut("charge", 20.0)
+    world = ScriptedWorld(INTENDED, refused(Refusal.DIRTY), Kept())
+
+    with pytest.raises(EffectTimedOut):
+        run(world, plan(raising(timed_out)))
+    ending = world.run(settle(REQUEST, RECORD, Raised(timed_out, None, (OPEN,))))
+
+    assert ending == Failed(record=RECORD, error=timed_out)
+    assert kinds(world) == [Intend, Release, Suspend]
+
+
+def test_effect_that_timed_out_and_may_not_be_called_again_is_in_doubt() -> None:
+    world = ScriptedWorld(refused(Refusal.DIRTY), refused(Refusal.NOT_RESUMABLE), Kept())
+
+    world.run(settle(REQUEST, RECORD, Raised(EffectTimedOut("charge", 20.0), None, (OPEN,))))
+
+    assert world.verbs[-1] == Doubt(ownership=RECORD.ownership, reason=DOUBT_EFFECT_TIMED_OUT)
+
+
+@pytest.mark.parametrize("end", [Returned("done", None, (OPEN,)), Raised(Rejected("no"), None, (OPEN,))])
+def test_handler_that_goes_on_after_an_effect_without_an_answer_has_no_outcome_yet(
+    end: Returned[object] | Raised,
+) -> None:
+    """F085: it would be acknowledged while the effect may still land."""
+    world = ScriptedWorld(Kept())
+
+    ending = world.run(settle(REQUEST, RECORD, end))
+
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, EffectInDoubt)
+    assert world.verbs == [Suspend(ownership=RECORD.ownership)]
+
+
+def test_result_that_comes_after_the_record_was_lost_is_told() -> None:
+    """F050: it cannot be stored, and must not vanish."""
+    world = ScriptedWorld(INTENDED, refused(Refusal.FENCED))
+
+    with pytest.raises(ClaimLost):
+        run(world, plan())
+
+    assert world.told[-1] == LateResult(
+        operation="pay", operation_id=str(RECORD.record_id), effect="charge", reason=Refusal.FENCED
+    )
+
+
+def test_effect_under_a_new_name_before_the_recorded_one_is_in_doubt_and_not_called() -> None:
+    """Renamed between two attempts: the charge that happened would be made again."""
+    world = ScriptedWorld(Kept())
+
+    with pytest.raises(EffectInDoubt):
+        run(world, plan(name="charge-renamed"), DONE)
+
+    assert world.verbs == [Doubt(ownership=RECORD.ownership, reason=DOUBT_CODE_CHANGED)]
+    assert not world.of(CallEffect)
+
+
+def test_request_without_undos_plans_none() -> None:
+    with pytest.raises(AssertionError):
+        REQUEST.plan_undo(RECORD, DONE)

@@ -27,7 +27,12 @@ T = TypeVar("T")
 
 # Long enough for every race of the suite, short enough for the test that waits until it is over.
 BUSY_SECONDS = 0.5
-EMPTYING = ("DELETE FROM nebis_effect", "DELETE FROM nebis_record", "DELETE FROM nebis_meta WHERE name LIKE 'secret%'")
+EMPTYING = (
+    "DELETE FROM nebis_effect",
+    "DELETE FROM nebis_record",
+    "DELETE FROM nebis_late_result",
+    "DELETE FROM nebis_meta WHERE name LIKE 'secret%'",
+)
 
 
 class MemoryHarness(Harness):

@@ -4,7 +4,6 @@ Importing everything takes longer than selling; a fork has it all. `python -m te
 as a line of JSON and forks; the line `wait` makes it wait for all its children and tell how they ended.
 """
 
-import inspect
 import json
 import os
 import signal
@@ -32,7 +31,7 @@ STATEMENTS: tuple[tuple[type, str], ...] = (
 
 
 class Executioner:
-    """Counts the moments before and after each statement of the transaction, and kills the process in one of them."""
+    """Counts the moments between the statements of a transaction, and kills the process in one of them."""
 
     def __init__(self, at: int | None) -> None:
         self._at = at
@@ -44,31 +43,22 @@ class Executioner:
         self.moments += 1
 
     def watch(self, owner: type, name: str) -> None:
-        """Make a moment of each call's beginning and end."""
+        """Make a moment of the time before each call."""
         act: Callable[..., Any] = getattr(owner, name)
 
         def watched(*arguments: Any) -> Any:
             self.pass_moment()
-            result = act(*arguments)
-            if inspect.iscoroutine(result):
-                return self._awaited(result)
-            self.pass_moment()
-            return result
+            return act(*arguments)
 
         setattr(owner, name, watched)
 
-    async def _awaited(self, work: Any) -> Any:
-        result = await work
-        self.pass_moment()
-        return result
-
     def around(self, steps: tuple[Step, ...]) -> list[Step]:
-        """Make a moment of the time before and after each step, too."""
-        return [each for step in steps for each in (step, lambda _: self.pass_moment())]
+        """Make a moment of the time before each step, too."""
+        return [each for step in steps for each in (lambda _: self.pass_moment(), step)]
 
 
 def stop(_: Scene) -> None:
-    """Stop as a machine does that is suspended: whoever waits for it sees the state of this process."""
+    """Stop as a machine does that is suspended."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -87,9 +77,11 @@ def live(order: dict[str, Any]) -> None:
     shop = open_shop(order["driver"], order["url"], order["mode"], store=order.get("store"))
     shop.prelude, steps = STOPS[order.get("stops", "nowhere")]
     try:
-        told = shop.sell(order["key"], *executioner.around(steps)).result
+        execution = shop.sell(order["key"], *executioner.around(steps))
+        told = f"{execution.result} by another" if execution.is_replay else execution.result
     except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to know.
         told = type(error).__name__
+    executioner.pass_moment()  # After the last statement, the COMMIT.
     say(key=order["key"], told=told, moments=executioner.moments)
 
 
@@ -113,6 +105,8 @@ def main() -> None:
             finally:
                 os._exit(0)
         children[pid] = order["key"]
+        if "stops" in order:
+            os.waitpid(pid, os.WUNTRACED)
         say(pid=pid)
 
 
@@ -129,7 +123,7 @@ class Nursery:
         self._heard: list[dict[str, Any]] = []
 
     def order(self, **order: Any) -> int:
-        """Have a child made; return its process id."""
+        """Have a child made; return its process id, for one that stops only once it has."""
         self._write(json.dumps(order))
         return int(self._hear("pid")["pid"])
 

@@ -1,6 +1,6 @@
 """Takes orders in children of its own, each of which is killed around its commit.
 
-`python -m tests.transactions.sqlalchemy_child` reads a list of scenes as JSON and prints how each child ended. The children
+`python -m tests.transactions.sqlalchemy_child` reads a list of scenes as JSON and prints how each child ended. Children
 are forked before anything is opened, so that only one process has to import everything.
 """
 

@@ -1,4 +1,4 @@
-"""A shop that takes orders through SQLAlchemy, on every driver and in both worlds, so that each behaviour is written once."""
+"""A shop that takes orders through SQLAlchemy, on every driver and in both worlds: each behaviour is written once."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,11 @@ from nebis import AsyncAttempt, AsyncNebis, Attempt, Local, Nebis, Rejected, sec
 T = TypeVar("T")
 
 MODES = ("guarded", "single")
-SHORT_LEASE = {"lease": seconds(0.6), "renewal": seconds(0.2), "effect_timeout": seconds(0.5)}
+SHORT_LEASE: dict[str, Any] = {"lease": seconds(0.6), "renewal": seconds(0.2), "effect_timeout": seconds(0.5)}
+
+
+surprises: list[Callable[[], None]] = []
+"""What happens, once, while the next order is in its transaction."""
 
 
 class Base(DeclarativeBase):
@@ -42,6 +46,8 @@ class Order:
 def fulfil(handle: Session | Connection, order: Order) -> str:
     """Write the row of an order, in the way that it says; under asyncio this runs where blocking calls may."""
     put(handle, order.id)
+    while surprises:
+        surprises.pop()()
     match order.way:
         case "straight":
             pass
@@ -54,6 +60,11 @@ def fulfil(handle: Session | Connection, order: Order) -> str:
         case "says COMMIT inside":
             _flushed(handle).execute(text("COMMIT"))
             put(handle, f"{order.id} again")
+        case "is refused at its commit":
+            for _ in range(2):
+                handle.execute(text("INSERT INTO receipts VALUES (:id)"), {"id": order.id})
+        case "is warned at its commit":
+            handle.execute(text("INSERT INTO warnings VALUES (:id)"), {"id": order.id})
         case "rejects":
             raise Rejected("sold out")
         case "breaks":
@@ -65,6 +76,21 @@ def fulfil(handle: Session | Connection, order: Order) -> str:
         case _:
             raise AssertionError(order.way)
     return order.id
+
+
+LATE = (
+    "CREATE TABLE receipts (id text UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+    "CREATE TABLE warnings (id text)",
+    """
+    CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE WARNING 'the standby is gone' USING ERRCODE = '01000'; RETURN NULL; END $$
+    """,
+    """
+    CREATE CONSTRAINT TRIGGER late AFTER INSERT ON warnings DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION warn()
+    """,
+)
+"""What PostgreSQL says only when it commits: a refusal, and a warning like that of a lost synchronous standby."""
 
 
 def put(handle: Session | Connection, payment: str) -> None:
@@ -91,12 +117,12 @@ class Shop(Protocol):
         """Take an order, on a connection or session of its own."""
         ...
 
-    def use(self, work: Callable[[Connection], T]) -> T:
-        """Do something on a connection that is committed afterwards."""
+    def commit_alone(self, order: Order) -> None:
+        """Fulfil an order in a transaction that stores no outcome; raise what the store says of its commit."""
         ...
 
-    def reconnect(self) -> None:
-        """Let the engine open new connections from now on."""
+    def use(self, work: Callable[[Connection], T]) -> T:
+        """Do something on a connection that is committed afterwards."""
         ...
 
     def close(self) -> None:
@@ -130,7 +156,17 @@ class BlockingShop:
     def order_with(self, key: str, order: Order, mode: str) -> str:
         """Take an order with the handle that is open."""
         connection = self.handle if mode == "single" else None
-        return self._operations[mode](key=key, tenant="shop", command=order, connection=connection)
+        result: str = self._operations[mode](key=key, tenant="shop", command=order, connection=connection)
+        return result
+
+    def commit_alone(self, order: Order) -> None:
+        world, _ = self.nebis.opened()
+        assert world.backend.transaction is not None
+        with self.open_handle() as handle:
+            transaction = world.backend.transaction(handle)
+            transaction.begin()
+            fulfil(handle, order)
+            transaction.commit()
 
     def open_handle(self) -> Session | Connection:
         return Session(self.engine) if self.is_session else self.engine.connect()
@@ -138,9 +174,6 @@ class BlockingShop:
     def use(self, work: Callable[[Connection], T]) -> T:
         with self.engine.begin() as connection:
             return work(connection)
-
-    def reconnect(self) -> None:
-        self.engine.dispose()
 
     def close(self) -> None:
         self.nebis.close()
@@ -181,10 +214,25 @@ class AsyncShop:
         return self._runner.run(self._order(key, order, mode))
 
     async def _order(self, key: str, order: Order, mode: str) -> str:
-        async with AsyncSession(self.engine) if self.is_session else self.engine.connect() as self.handle:
+        async with self._open_handle() as self.handle:
             connection = self.handle if mode == "single" else None
             result: str = await self._operations[mode](key=key, tenant="shop", command=order, connection=connection)
             return result
+
+    def commit_alone(self, order: Order) -> None:
+        self._runner.run(self._commit_alone(order))
+
+    async def _commit_alone(self, order: Order) -> None:
+        world, _ = await self.nebis.opened()
+        assert world.backend.transaction is not None
+        async with self._open_handle() as handle:
+            transaction = world.backend.transaction(handle)
+            await transaction.begin()
+            await handle.run_sync(fulfil, order)
+            await transaction.commit()
+
+    def _open_handle(self) -> Any:
+        return AsyncSession(self.engine) if self.is_session else self.engine.connect()
 
     def use(self, work: Callable[[Connection], T]) -> T:
         return self._runner.run(self._use(work))
@@ -192,9 +240,6 @@ class AsyncShop:
     async def _use(self, work: Callable[[Connection], T]) -> T:
         async with self.engine.begin() as connection:
             return await connection.run_sync(work)
-
-    def reconnect(self) -> None:
-        self._runner.run(self.engine.dispose())
 
     def close(self) -> None:
         self._runner.run(self.nebis.close())

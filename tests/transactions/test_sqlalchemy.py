@@ -1,13 +1,15 @@
-"""SQLAlchemy: the application's rows and the outcome in one commit, on every driver, for connections and sessions (T1)."""
+"""SQLAlchemy: the application's rows and the outcome in one commit, on every driver, in both modes (T1)."""
 
 from collections.abc import Iterator
 from itertools import count
 
+import psycopg
 import pytest
 
 from nebis import InDoubt, Rejected, StoreUnavailable
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from tests.engines.postgres import PostgresServer
-from tests.transactions.sqlalchemy_shops import MODES, AsyncShop, BlockingShop, Order, Shop, payments
+from tests.transactions.sqlalchemy_shops import LATE, MODES, AsyncShop, BlockingShop, Order, Shop, payments
 
 DRIVERS: dict[str, tuple[type[BlockingShop | AsyncShop], str]] = {
     "sqlite": (BlockingShop, "sqlite"),
@@ -26,6 +28,9 @@ def databases(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPath
     """One database of each kind for all tests; each test has a key and an order of its own."""
     path = tmp_path_factory.mktemp("shop") / "shop.db"
     url = postgres_server.create_database()
+    with psycopg.connect(url) as connection:
+        for statement in LATE:
+            connection.execute(statement)
     yield {"sqlite": f"sqlite:///{path}", "postgresql": url}
     postgres_server.drop_database(url)
 
@@ -98,3 +103,28 @@ def test_a_conflict_that_the_handler_swallows_is_refused_as_a_whole(shop: Shop, 
             shop.order(key, Order(key, "swallows a conflict"), mode)
 
     assert payments(shop, key) == []
+
+
+@pytest.fixture
+def late_shop(shop: Shop) -> Shop:
+    if shop.database == "sqlite":
+        pytest.skip("SQLite has checked everything by the time it commits.")
+    return shop
+
+
+def test_a_commit_that_the_server_refuses_is_a_refusal_at_once(late_shop: Shop, key: str) -> None:
+    order = Order(key, "is refused at its commit")
+
+    with pytest.raises(DefiniteFailure, match="receipts_id_key"):
+        late_shop.commit_alone(order)
+    with pytest.raises(StoreUnavailable, match="refused and rolled back"):
+        late_shop.order(key, order, "guarded")
+
+    assert payments(late_shop, key) == []
+
+
+def test_a_commit_that_may_not_be_replicated_is_not_believed_f017(late_shop: Shop, key: str) -> None:
+    with pytest.raises(IndefiniteFailure, match="synchronous standby"):
+        late_shop.commit_alone(Order(key, "is warned at its commit"))
+
+    assert payments(late_shop, key) == [key]

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, select, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import StaticPool
 
-from nebis import AsyncNebis, InFlight, Local, MisuseError
+from nebis import AsyncNebis, InFlight, Local, MisuseError, StoreUnavailable
 from nebis.stores.sql.joining import adapter_for
 from tests.engines.postgres import PostgresServer
 from tests.transactions.sqlalchemy_shops import MODES, BlockingShop, Order, Payment, payments, put
@@ -82,8 +83,29 @@ def test_what_was_added_before_the_block_is_written_in_it(shop: BlockingShop, ke
     assert payments(shop, key) == [key, f"{key} added"]
 
 
+def test_what_is_refused_before_the_commit_leaves_nothing_and_a_flush_tells_why(shop: BlockingShop, key: str) -> None:
+    @shop.nebis.operation(f"conflict-{key}", effects=Local)
+    def conflict(attempt: Any, command: str) -> str:
+        with attempt.transaction(shop.handle) as transaction:
+            put(shop.handle, f"{key} new")
+            put(shop.handle, key)
+            if command == "flushes":
+                shop.handle.flush()
+            transaction.finish(command)
+        return command
+
+    shop.order(key, Order(key), "guarded")
+    with Session(shop.engine) as shop.handle:
+        with pytest.raises(StoreUnavailable, match="IntegrityError"):
+            conflict(key=f"{key}-1", tenant="shop", command="waits for the commit")
+        with pytest.raises(IntegrityError):
+            conflict(key=f"{key}-2", tenant="shop", command="flushes")
+
+    assert payments(shop, key) == [key]
+
+
 def test_a_session_inside_a_block_of_its_own_is_refused(shop: BlockingShop, key: str) -> None:
-    with Session(shop.engine) as session, session.begin(), pytest.raises(MisuseError, match="session.begin"):
+    with Session(shop.engine) as session, session.begin(), pytest.raises(MisuseError, match=r"session\.begin"):
         order(shop, session, key)
 
 
@@ -112,7 +134,7 @@ def test_a_savepoint_inside_the_block_is_the_applications_own_affair(shop: Block
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_connection_inside_engine_begin_is_refused(postgres_shop: BlockingShop, key: str, mode: str) -> None:
-    with postgres_shop.engine.begin() as connection, pytest.raises(MisuseError, match="engine.begin"):
+    with postgres_shop.engine.begin() as connection, pytest.raises(MisuseError, match=r"engine\.begin"):
         order(postgres_shop, connection, key, mode)
 
 
@@ -187,7 +209,7 @@ def test_worlds_are_not_mixed(postgres_shop: BlockingShop, key: str) -> None:
         order(postgres_shop, AsyncSession(), key)
 
     async def with_a_blocking_session() -> None:
-        nebis = AsyncNebis(postgres_shop.nebis._location, housekeeping=False)  # type: ignore[arg-type]
+        nebis = AsyncNebis(postgres_shop.nebis._location, housekeeping=False)
 
         @nebis.operation("mixed", effects=Local)
         async def mixed(attempt: Any, command: str) -> str:

@@ -11,7 +11,12 @@ import typer
 
 from nebis.cli import output
 from nebis.cli.doctor import doctor
+from nebis.cli.listing import list_
 from nebis.cli.migrate import app as migrate
+from nebis.cli.resolving import recover, resolve
+from nebis.cli.secret import app as secret
+from nebis.cli.showing import show_
+from nebis.cli.statistics import stats
 from nebis.cli.worker import worker
 from nebis.errors import ConfigError, NebisError, SchemaMismatch, StoreUnavailable
 from nebis.ports.store import IndefiniteFailure, StoreFailure
@@ -26,8 +31,14 @@ UNABLE: Final = 2
 _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(name="nebis", add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(migrate, name="migrate")
+app.command("list")(list_)
+app.command("show")(show_)
+app.command()(resolve)
+app.command()(recover)
+app.command()(stats)
 app.command()(doctor)
+app.add_typer(migrate, name="migrate")
+app.add_typer(secret, name="secret")
 app.command()(worker)
 
 

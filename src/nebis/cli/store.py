@@ -98,6 +98,20 @@ def opened(place: Place) -> Iterator[tuple[Store, BlockingSessions]]:
         sessions.close()
 
 
+@contextmanager
+def ready(place: Place) -> Iterator[tuple[Store, BlockingSessions]]:
+    """Open a store whose schema this version can work with; looking creates no file.
+
+    Raises `ConfigError` where there is nothing, `SchemaMismatch` where something else is.
+    """
+    if place.path is not None and not place.path.exists():
+        check_location(place.path)
+        raise ConfigError([f"{place.path} is not there; name the file that the application uses"])
+    with opened(place) as (store, sessions):
+        sessions.run(store.verify())
+        yield store, sessions
+
+
 def journal_of(path: Path) -> str:
     """Return how a file is journalled now, or how a new one will be."""
     if not path.is_file():

@@ -116,7 +116,8 @@ def _intend_known(record: Record, known: Effect, verb: Intend, now: int) -> Step
         return refuse(record, Refusal.NAME_USED)
     if not (verb.is_again or known.is_outstanding):
         return Step(record=record, answer=Intended(effect=known, is_repeated=True), edge=Edge.INTENDED_REPEATED)
-    if not known.effect_class.may_be_called_again:
+    if not known.effect_class.may_be_called_again or (verb.is_again and known.effect_class is EffectClass.FENCED):
+        # Fenced: the own earlier call carries this very fence, so a rejection now could not stop it from landing later.
         return refuse(record, Refusal.NOT_RESUMABLE)
     if not known.may_be_called_again(now):
         return refuse(record, Refusal.RECALL_OVER)

@@ -186,6 +186,12 @@ class Record:
         return next((effect for effect in self.effects if effect.is_open), None)
 
     @property
+    def open_effect_name(self) -> str | None:
+        """Return the name of that effect, by which evidence says what it is about."""
+        opened = self.open_effect
+        return None if opened is None else opened.name
+
+    @property
     def is_undoing(self) -> bool:
         """Tell whether the operation was rejected half-way and is being undone."""
         return self.rejection is not None

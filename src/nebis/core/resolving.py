@@ -22,7 +22,8 @@ def resolve(record: Record | None, verb: Resolve, now: int, fence: Fence) -> Ste
         return Step(record=record, answer=KEPT_BEFORE, edge=Edge.RESOLVE_REPEATED)
     if record.state is not State.IN_DOUBT:
         return refuse(record, refusal_of_state(record))
-    if record.fence != verb.fence_seen:
+    if record.fence != verb.fence_seen or record.open_effect_name != verb.effect_seen:
+        # A late owner may have ended the doubt that the resolver saw and begun another: its fence is still the same.
         return refuse(record, Refusal.MOVED_ON)
     assert fence > record.fence  # I10
     settled = changed(record, fence=fence, nonce=verb.nonce)

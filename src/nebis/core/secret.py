@@ -34,6 +34,11 @@ def text_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def number_of(check_value: bytes) -> int:
+    """Give the number of the secret that has this check value."""
+    return int.from_bytes(check_value[:3], "big") >> 2
+
+
 class Secret:
     """A root secret that never shows itself: not in `repr`, logs, tracebacks, pickles or comparisons (SEC26)."""
 
@@ -63,7 +68,7 @@ class Secret:
     @property
     def number(self) -> int:
         """Give the number (22 bits) by which a record says which secret its fingerprint was made with."""
-        return int.from_bytes(self.check_value()[:3], "big") >> 2
+        return number_of(self.check_value())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):

@@ -208,6 +208,8 @@ class Resolve:
     """Marks the resolver's own write, so that a repeated one is recognised."""
     verdict: Verdict
     retention: Retention
+    effect_seen: str | None
+    """The effect that was open when the evidence was gathered. Under one fence a doubt can end and another begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

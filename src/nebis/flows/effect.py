@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from nebis.core.answers import Intended, Refusal, Refused
-from nebis.core.record import Effect, EffectVerdict, Record
+from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.core.verbs import Checkpoint, Doubt, Intend
 from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.flow import Flow
@@ -38,8 +38,8 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
             is_known = True
             yield from Tell(EffectReplayed(**_named(record, plan)))
             return _result(known, plan)
-        effect = yield from _intend(record, policy, plan, is_again=known is not None)
-        ledger.keep(effect)
+        effect = yield from _intend(record, policy, plan, is_again=ledger.has_called(plan.name))
+        ledger.calls(effect)
         end = yield from CallEffect(plan.call, effect, timeout_seconds(policy, plan))
         if isinstance(end, Raised):
             if isinstance(end.error, Retryable) and (yield from _did_not_happen(record, policy, plan)):
@@ -114,6 +114,11 @@ def _intend(record: Record, policy: Policy, plan: EffectPlan, *, is_again: bool)
     assert isinstance(answer, Refused)
     if answer.reason is Refusal.CODE_CHANGED:
         raise (yield from _in_doubt(record, policy, DOUBT_CODE_CHANGED))
+    if is_again and plan.effect_class is EffectClass.FENCED and answer.reason is Refusal.NOT_RESUMABLE:
+        raise MisuseError(
+            f"The fenced effect {plan.name!r} was already called by this attempt; only the next one, with a higher "
+            "fence, may call it again. Let the exception end the attempt."
+        )
     if answer.reason in (Refusal.RECALL_OVER, Refusal.NOT_RESUMABLE):
         raise (yield from _in_doubt(record, policy, DOUBT_RECALL_OVER))
     if answer.reason is Refusal.NOT_DECLARED:

@@ -12,12 +12,13 @@ from nebis.ports.asks import Raised, Returned
 class Ledger:
     """The effects of one attempt, in memory; the store holds the truth."""
 
-    __slots__ = ("_asked", "_known", "_open", "_started")
+    __slots__ = ("_asked", "_called", "_known", "_open", "_started")
 
     def __init__(self, record: Record) -> None:
         self._known = {effect.name: effect for effect in record.effects}
         self._asked: set[str] = set()
         self._started: set[str] = set()
+        self._called: set[str] = set()
         self._open: str | None = None
 
     def start(self, name: str) -> Effect | None:
@@ -29,6 +30,15 @@ class Ledger:
         self._open = name
         self._started.add(name)
         return self._known.get(name)
+
+    def calls(self, effect: Effect) -> None:
+        """Remember that this very attempt calls the effect."""
+        self._called.add(effect.name)
+        self.keep(effect)
+
+    def has_called(self, name: str) -> bool:
+        """Tell whether this very attempt called the effect before, so that its own call may still land."""
+        return name in self._called
 
     def keep(self, effect: Effect) -> None:
         """Remember what the store confirmed."""

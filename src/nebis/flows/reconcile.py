@@ -113,6 +113,7 @@ def _settled(record: Record, policy: Policy, verdict: Verdict) -> Flow[bool]:
         nonce=drawn.nonce,
         verdict=verdict,
         retention=policy.kept,
+        effect_seen=record.open_effect_name,
     )
     answer = yield from send_unowned(verb, policy.confirm.total_seconds())
     return isinstance(answer, Kept)

@@ -47,7 +47,7 @@ class Callee:
         return await self._in_thread(self.function, *arguments, **named)
 
 
-async def outcome_of(function: Callable[..., Any], *arguments: Any) -> Any:
+async def outcome_of(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Call a function of the application that may be either kind; a plain one must not wait for anything."""
-    value = function(*arguments)
+    value = function(*arguments, **named)
     return await value if inspect.isawaitable(value) else value

@@ -1,4 +1,4 @@
-"""The history port: who tried, what came too late, and what people did. Nothing here decides anything about a record."""
+"""The history port: who tried, what came too late, and what people did. Nothing here decides anything."""
 
 from __future__ import annotations
 
@@ -115,4 +115,3 @@ def word_of(answer: Answer) -> str:
             return "given_up"
         case _:
             return answer.record.state.value
-

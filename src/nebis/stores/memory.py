@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from nebis.core.step import Edge
 from nebis.core.transitions import transition
 from nebis.core.verbs import AgeingVerb, Expire, Forget, Purge, Verb, identity_of
 from nebis.flow import Ask, Flow, drive, drive_async
+from nebis.ports.history import ATTEMPTS_KEPT, AttemptNote, AuditLine, LateResult, PersonVerb, Signed, word_of
 from nebis.ports.store import (
     AsyncBackend,
     BlockingBackend,
@@ -66,6 +67,9 @@ class MemoryStore:
         self._generated_secret: bytes | None = None
         self._tallies: dict[Tally, int] = {}
         self._check_values: frozenset[bytes] = frozenset()
+        self._attempts: dict[RecordId, dict[Fence, AttemptNote]] = {}
+        self._late_results: dict[tuple[RecordId, Fence, str | None], tuple[int, LateResult]] = {}
+        self._audits: list[AuditLine] = []
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,6 +107,10 @@ class MemoryStore:
                 if step.edge is not Edge.REFUSED and aged < limit:
                     self._keep(identity, step.record)
                     aged += 1
+            if sweep is Sweep.FORGET:
+                due = [key for key, (forget_at, _) in self._late_results.items() if forget_at <= instant]
+                for key in due[:limit]:
+                    del self._late_results[key]
             return aged
 
         return (yield from Touch(sweep.value, act))
@@ -188,16 +196,85 @@ class MemoryStore:
 
         return (yield from Touch("admit_secret", act))
 
+    def made_with(self, number: int) -> Flow[int]:
+        """Count the records that were made with the secret of this number."""
+        return (yield from Touch("made_with", lambda: self._made_with(number)))
+
     def retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
         """Forget that a secret was in use, unless records made with it are left."""
 
         def act() -> int:
-            left = sum(record.fingerprint_version >> 8 == number for record in self._records.values())
+            left = self._made_with(number)
             if not left:
                 self._check_values -= {check_value}
             return left
 
         return (yield from Touch("retire_secret", act))
+
+    def note_attempts(self, notes: Sequence[AttemptNote]) -> Flow[None]:
+        """Write down who holds which record."""
+
+        def act() -> None:
+            for note in notes:
+                if any(record.record_id == note.record_id for record in self._records.values()):
+                    known = {note.fence: note, **self._attempts.get(note.record_id, {})}
+                    self._attempts[note.record_id] = dict(sorted(known.items())[-ATTEMPTS_KEPT:])
+
+        return (yield from Touch("note_attempts", act))
+
+    def attempts_of(self, record_id: RecordId) -> Flow[list[AttemptNote]]:
+        """Read the attempts of this life that were written down."""
+        return (yield from Touch("attempts_of", lambda: list(self._attempts.get(record_id, {}).values())))
+
+    def keep_late_result(self, late: LateResult, *, keep_us: int, now: int | None = None) -> Flow[None]:
+        """Keep a result that was refused; the first copy of it stays."""
+
+        def act() -> None:
+            instant = self._instant(now)
+            key = (late.record_id, late.fence, late.effect)
+            self._late_results.setdefault(key, (instant + keep_us, replace(late, kept_at=instant)))
+
+        return (yield from Touch("keep_late_result", act))
+
+    def late_results_of(self, record_id: RecordId) -> Flow[list[LateResult]]:
+        """Read the late results of a record."""
+
+        def act() -> list[LateResult]:
+            found = [late for _, late in self._late_results.values() if late.record_id == record_id]
+            return sorted(found, key=lambda late: (late.fence, late.effect or ""))
+
+        return (yield from Touch("late_results_of", act))
+
+    def decide(self, verb: PersonVerb, signed: Signed, *, now: int | None = None) -> Flow[Answer | Locked]:
+        """Apply what a person asked for and write it down."""
+
+        def act() -> Answer | Locked:
+            instant = self._instant(now)
+            step = transition(self._records.get(verb.identity), verb, instant, self._fence())
+            self._keep(verb.identity, step.record)
+            self._audits.append(AuditLine(at=instant, signed=signed, answer=word_of(step.answer)))
+            return step.answer
+
+        return (yield from Touch("decide", act))
+
+    def audit(self, signed: Signed, answer: str, *, now: int | None = None) -> Flow[None]:
+        """Write down what was asked for and not even tried."""
+
+        def act() -> None:
+            self._audits.append(AuditLine(at=self._instant(now), signed=signed, answer=answer))
+
+        return (yield from Touch("audit", act))
+
+    def audits_of(self, record_id: RecordId) -> Flow[list[AuditLine]]:
+        """Read what people did to a record."""
+
+        def act() -> list[AuditLine]:
+            return [line for line in self._audits if line.signed.record_id == record_id]
+
+        return (yield from Touch("audits_of", act))
+
+    def _made_with(self, number: int) -> int:
+        return sum(record.fingerprint_version >> 8 == number for record in self._records.values())
 
     def _instant(self, now: int | None) -> int:
         return self._clock() if now is None else now
@@ -208,10 +285,13 @@ class MemoryStore:
         return Fence(self._newest_fence)
 
     def _keep(self, identity: bytes, record: Record | None) -> None:
+        old = self._records.get(identity)
         if record is None:
             self._records.pop(identity, None)
         else:
             self._records[identity] = record
+        if old is not None and (record is None or record.record_id != old.record_id):
+            self._attempts.pop(old.record_id, None)
 
 
 def _place(record: Record) -> tuple[int, bytes]:

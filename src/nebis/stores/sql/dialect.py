@@ -44,6 +44,14 @@ class Statements:
     retire_secret: Statement
     add_tally: Statement
     read_tallies: Statement
+    note_attempt: Statement
+    trim_attempts: Statement
+    read_attempts: Statement
+    keep_late_result: Statement
+    read_late_results: Statement
+    forget_late_results: Statement
+    write_audit: Statement
+    read_audits: Statement
     lock: Statement | None = None
     """Absent where a transaction locks the whole database: then every decision is already under the lock."""
     probe: Statement | None = None

@@ -23,17 +23,18 @@ from nebis.stores.sql import migrations
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.dialect import Dialect
+from nebis.stores.sql.history import SqlHistory
 from nebis.stores.sql.rows import STATES, records_of, state_of
 
 _GENERATED_SECRET = "secret"  # noqa: S105 - the name of a row, not a secret.
 
 
-class SqlStore:
+class SqlStore(SqlHistory):
     """A store in one SQL database; what its flows ask is performed by the sessions of a driver."""
 
     def __init__(self, dialect: Dialect, capabilities: Capabilities) -> None:
+        super().__init__(dialect.statements)
         self._dialect = dialect
-        self._statements = dialect.statements
         self._capabilities = capabilities
 
     @property
@@ -94,6 +95,8 @@ class SqlStore:
         if swept and sweep is Sweep.EXPIRE:
             # Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
             yield from Query(self._statements.drop_effects, {}, [{"record_id": row[0]} for row in swept])
+        if sweep is Sweep.FORGET:
+            yield from Query(self._statements.forget_late_results, shared)
         return len(swept)
 
     def find(self, identity: bytes) -> Flow[Record | None]:
@@ -222,14 +225,18 @@ class SqlStore:
         yield from self._lock_schema()
         yield from Query(self._statements.admit_secret, {"check_value": check_value})
 
+    def made_with(self, number: int) -> Flow[int]:
+        """Count the records that were made with the secret of this number."""
+        rows = yield from Query(self._statements.count_made_with, {"number": number})
+        return int(rows[0][0])
+
     def retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
         """Forget that a secret was in use, unless records made with it are left."""
         return (yield from in_transaction(self._retire_secret(check_value, number)))
 
     def _retire_secret(self, check_value: bytes, number: int) -> Flow[int]:
         yield from self._lock_schema()
-        rows = yield from Query(self._statements.count_made_with, {"number": number})
-        left = int(rows[0][0])
+        left = yield from self.made_with(number)
         if not left:
             yield from Query(self._statements.retire_secret, {"check_value": check_value})
         return left

@@ -38,7 +38,17 @@ class BankProcess:
     def kill(self) -> None:
         """End it as a power cut would; its books stay."""
         self._popen.kill()
-        self._popen.communicate()
+        self._wait()
+
+    def leave(self) -> int:
+        """Let go of it, as a starter that died would, and return how it ended."""
+        return self._wait()
+
+    def _wait(self) -> int:
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            assert pipe is not None
+            pipe.close()
+        return self._popen.wait(STOP_SECONDS)
 
     def __enter__(self) -> Self:
         """Return the running process."""

@@ -122,7 +122,9 @@ def taking_over_again(case: Case) -> Verb:
 
 def resolving(verdict: Verdict, who: str = "resolver", *, whose: Whose = owner, **changes: Any) -> Move:
     """Settle the record for somebody who saw this owner."""
-    return lambda case: specimens.resolve(whose(case), verdict, by=who, **changes)
+    return lambda case: specimens.resolve(
+        whose(case), verdict, by=who, **{"effect_seen": case.record and case.record.open_effect_name, **changes}
+    )
 
 
 def resolving_again(verdict: Verdict) -> Move:

@@ -29,6 +29,7 @@ _SUITES = (
     "batches",
     "transactions",
     "secrets",
+    "people",
     "migrations",
     "concurrency",
     "differential",

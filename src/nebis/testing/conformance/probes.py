@@ -76,6 +76,7 @@ _STRANGERS: dict[str, Move] = {
     "resolve: did not happen": resolving(DidNotHappen(proof=AbsenceProof.SETTLED)),
     "resolve: did not happen, without proof": resolving(DidNotHappen(proof=None)),
     "resolve: call again": resolving(CallAgain()),
+    "resolve what was seen of another effect": resolving(Ended(outcome=PAID), effect_seen="another"),
     "resolve after a stale look": resolving(Ended(outcome=PAID), whose=lower_fence),
     "resolve another life": resolving(Ended(outcome=PAID), whose=other_life),
     "resolve again": resolving_again(Ended(outcome=PAID)),

@@ -99,5 +99,6 @@ def resolve(ownership: Ownership, verdict: Verdict, *, by: str = "resolver", **c
         "nonce": nonce_of(ownership.identity, by),
         "verdict": verdict,
         "retention": RETENTION,
+        "effect_seen": None,
     }
     return Resolve(**{**values, **changes})

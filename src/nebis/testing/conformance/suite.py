@@ -11,6 +11,7 @@ from nebis.testing.conformance.differential import TestDifferential
 from nebis.testing.conformance.doubt import TestDoubt
 from nebis.testing.conformance.intend import TestIntend
 from nebis.testing.conformance.migrations import TestMigrations
+from nebis.testing.conformance.people import TestAttempts, TestAudit, TestLateResults
 from nebis.testing.conformance.reading import TestReading
 from nebis.testing.conformance.release import TestRelease
 from nebis.testing.conformance.renew import TestRenew
@@ -25,6 +26,8 @@ from nebis.testing.conformance.withdraw import TestWithdraw
 __all__ = [
     "TestAgeing",
     "TestAttach",
+    "TestAttempts",
+    "TestAudit",
     "TestBatches",
     "TestCheckpoint",
     "TestClaim",
@@ -35,6 +38,7 @@ __all__ = [
     "TestHeldRecords",
     "TestHeldStore",
     "TestIntend",
+    "TestLateResults",
     "TestMigrations",
     "TestReading",
     "TestRelease",

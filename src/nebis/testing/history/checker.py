@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nebis.testing.history.events import HistoryUnusable, Place
-from nebis.testing.history.reading import History, KeyHistory
-from nebis.testing.history.rules import RULES
+from nebis.testing.history.reading import History
+from nebis.testing.history.rules import AGGREGATE_RULES, KEY_RULES
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule of one key."""
+    """One broken rule of one key or aggregate."""
 
     rule: str
     place: Place
@@ -27,16 +27,24 @@ def check(history: History) -> list[Violation]:
     if not history.answers:
         raise HistoryUnusable("nobody was answered in this history; record one before you check it")
     _require_calls(history)
-    return [violation for key in history for violation in _check_key(key)]
-
-
-def _check_key(key: KeyHistory) -> list[Violation]:
-    return [Violation(rule, key.place, detail) for rule, holds in RULES.items() for detail in holds(key)]
+    found = [
+        Violation(rule, key.place, detail)
+        for key in history.keys.values()
+        for rule, broken in KEY_RULES.items()
+        for detail in broken(key)
+    ]
+    found += [
+        Violation(rule, aggregate.place, detail)
+        for aggregate in history.aggregates.values()
+        for rule, broken in AGGREGATE_RULES.items()
+        for detail in broken(aggregate)
+    ]
+    return found
 
 
 def _require_calls(history: History) -> None:
     """Refuse an answer to a call that nobody made: then lines are missing, and what is missing may be the fault."""
-    for key in history:
+    for key in history.keys.values():
         for told in key.told:
             if told.call not in key.invokes:
                 raise HistoryUnusable(f"{key.place}: call {told.call} was answered and never invoked; lines are lost")

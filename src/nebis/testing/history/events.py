@@ -12,14 +12,14 @@ class HistoryUnusable(Exception):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Whose key it is: rules hold for each of them alone."""
+    """Whose key, or whose aggregate, it is: rules hold for each of them alone."""
 
     tenant: str
-    key: str
+    name: str
 
     def __str__(self) -> str:
         """Name it for people."""
-        return f"{self.tenant}/{self.key}"
+        return f"{self.tenant}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +99,12 @@ class Final:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A business row, the event that it staged, or the effect that a consumer made of that event."""
+class RowKind(StrEnum):
+    """Where a business row was seen."""
 
-    place: Place
-    kind: str
-    """`business`, `outbox` or `consumed`."""
-    row: str
-    aggregate: str
-
-
-ROW_KINDS = ("business", "outbox", "consumed")
+    BUSINESS = "business"
+    """Committed, in the order of commits."""
+    OUTBOX = "outbox"
+    """Staged as an event."""
+    CONSUMED = "consumed"
+    """Turned into an effect by a consumer, after it left out what it had seen before."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nebis.testing.history.events import (
-    ROW_KINDS,
     Completed,
     Effect,
     Final,
@@ -17,7 +16,7 @@ from nebis.testing.history.events import (
     HistoryUnusable,
     Invoke,
     Place,
-    Row,
+    RowKind,
     Told,
     Verdict,
 )
@@ -34,14 +33,22 @@ class KeyHistory:
     granted: list[Granted] = field(default_factory=list)
     completed: list[Completed] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AggregateHistory:
+    """The rows of one aggregate, which many keys may work on, wherever they were seen."""
+
+    place: Place
+    rows: dict[RowKind, list[str]] = field(default_factory=lambda: {kind: [] for kind in RowKind})
 
 
 class History:
-    """A history, sorted by key while it is read."""
+    """A history, sorted by key and by aggregate while it is read."""
 
     def __init__(self) -> None:
         self.keys: dict[Place, KeyHistory] = {}
+        self.aggregates: dict[Place, AggregateHistory] = {}
         self.answers = 0
 
     @classmethod
@@ -64,6 +71,9 @@ class History:
 
     def add(self, entry: dict[str, Any]) -> None:
         """Add one event."""
+        if entry["type"] in list(RowKind):
+            self._add_row(entry)
+            return
         place = Place(str(entry["tenant"]), str(entry["key"]))
         known = self.keys.get(place) or self.keys.setdefault(place, KeyHistory(place))
         kind = entry["type"]
@@ -80,14 +90,13 @@ class History:
                 known.completed.append(Completed(place=place, record=entry["record"], at=entry["at"]))
             case "record":
                 known.finals.append(Final(place=place, state=entry["state"], reason=entry.get("reason")))
-            case _ if kind in ROW_KINDS:
-                known.rows.append(Row(place=place, kind=kind, row=entry["row"], aggregate=entry["aggregate"]))
             case _:
                 raise ValueError(f"{kind!r} is no kind of event")
 
-    def __iter__(self) -> Iterator[KeyHistory]:
-        """Yield the history of each key."""
-        return iter(self.keys.values())
+    def _add_row(self, entry: dict[str, Any]) -> None:
+        place = Place(str(entry["tenant"]), str(entry["aggregate"]))
+        known = self.aggregates.get(place) or self.aggregates.setdefault(place, AggregateHistory(place))
+        known.rows[RowKind(entry["type"])].append(str(entry["row"]))
 
     def _add_invoke(self, known: KeyHistory, entry: dict[str, Any]) -> None:
         call = str(entry["call"])

@@ -1,12 +1,12 @@
-"""The twelve rules, each over the history of one key, each in one pass."""
+"""The twelve rules, each over the history of one key, or of one aggregate, and each in one pass."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from nebis.testing.history.events import Told, Verdict
-from nebis.testing.history.reading import KeyHistory
+from nebis.testing.history.events import RowKind, Told, Verdict
+from nebis.testing.history.reading import AggregateHistory, KeyHistory
 
 KEY_REUSED = "key-reused"
 UNAVAILABLE = frozenset({"store-unavailable", "not-confirmed", "overloaded"})
@@ -108,23 +108,6 @@ def fences_grow(key: KeyHistory) -> Iterator[str]:
             yield f"record {record} was completed {times} times"
 
 
-def every_row_is_published_once(key: KeyHistory) -> Iterator[str]:
-    """H11."""
-    order = {kind: [row.row for row in key.rows if row.kind == kind] for kind in ("business", "outbox", "consumed")}
-    rows = set(order["business"])
-    for kind in ("outbox", "consumed"):
-        counted = Counter(order[kind])
-        missing, strange = rows - counted.keys(), counted.keys() - rows
-        repeated = [row for row, times in counted.items() if times > 1]
-        for row in sorted(missing):
-            yield f"business row {row} is missing from {kind}"
-        for row in sorted(strange):
-            yield f"{kind} has {row}, which no business row stands behind"
-        for row in sorted(repeated):
-            yield f"business row {row} is {counted[row]} times in {kind}"
-    yield from _out_of_order(key)
-
-
 def refused_call_did_nothing(key: KeyHistory) -> Iterator[str]:
     """H12."""
     made_for = {effect.attempt for effect in key.effects if effect.attempt is not None}
@@ -133,7 +116,24 @@ def refused_call_did_nothing(key: KeyHistory) -> Iterator[str]:
             yield f"call {told.call} was told {_said(told)} and yet made an effect"
 
 
-RULES: dict[str, Callable[[KeyHistory], Iterator[str]]] = {
+def every_row_is_published_once(aggregate: AggregateHistory) -> Iterator[str]:
+    """H11."""
+    wanted = aggregate.rows[RowKind.BUSINESS]
+    rows = set(wanted)
+    for kind in (RowKind.OUTBOX, RowKind.CONSUMED):
+        counted = Counter(aggregate.rows[kind])
+        for row in sorted(rows - counted.keys()):
+            yield f"business row {row} is missing from {kind}"
+        for row in sorted(counted.keys() - rows):
+            yield f"{kind} has {row}, which no business row stands behind"
+        for row in sorted(row for row, times in counted.items() if times > 1):
+            yield f"business row {row} is {counted[row]} times in {kind}"
+    happened = aggregate.rows[RowKind.CONSUMED]
+    if happened != wanted and sorted(happened) == sorted(wanted):
+        yield "its rows took effect out of order"
+
+
+KEY_RULES: dict[str, Callable[[KeyHistory], Iterator[str]]] = {
     "H1": one_effect_for_a_success,
     "H2": no_effect_for_a_refusal,
     "H3": at_most_one_effect_in_doubt,
@@ -144,9 +144,9 @@ RULES: dict[str, Callable[[KeyHistory], Iterator[str]]] = {
     "H8": answer_is_the_keys,
     "H9": nothing_is_left,
     "H10": fences_grow,
-    "H11": every_row_is_published_once,
     "H12": refused_call_did_nothing,
 }
+AGGREGATE_RULES: dict[str, Callable[[AggregateHistory], Iterator[str]]] = {"H11": every_row_is_published_once}
 
 
 def _has(key: KeyHistory, *verdicts: Verdict) -> bool:
@@ -159,18 +159,3 @@ def _is_unavailable(told: Told) -> bool:
 
 def _said(told: Told) -> str:
     return f"{told.verdict} ({told.code})" if told.code else str(told.verdict)
-
-
-def _out_of_order(key: KeyHistory) -> Iterator[str]:
-    """Compare the order of each aggregate's rows with the order in which they took effect."""
-    wanted: dict[str, list[str]] = {}
-    happened: dict[str, list[str]] = {}
-    for row in key.rows:
-        if row.kind == "business":
-            wanted.setdefault(row.aggregate, []).append(row.row)
-        elif row.kind == "consumed":
-            happened.setdefault(row.aggregate, []).append(row.row)
-    for aggregate, rows in wanted.items():
-        seen = happened.get(aggregate, [])
-        if sorted(seen) == sorted(rows) and seen != rows:
-            yield f"aggregate {aggregate} took effect out of order"

@@ -112,10 +112,11 @@ _ONE_EFFECT = (
     Configuration(name="sticky, ageing", at_least=47_000, classes=(_STICKY,), ageings=1, failures=0, rejections=0),
     Configuration(
         name="sticky, recall window",
-        at_least=69_000,
+        at_least=41_000,
         classes=(_STICKY,),
         has_recall_window=True,
         ageings=1,
+        rejections=0,
         failures=0,
         evidence=0,
     ),

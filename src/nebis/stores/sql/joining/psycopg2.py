@@ -31,10 +31,6 @@ class Ear(Protocol):
 class Psycopg2:
     """psycopg2, as a joined transaction uses it."""
 
-    def is_idle(self, connection: Any) -> bool:
-        """Say whether the connection is outside any transaction."""
-        return bool(connection.get_transaction_status() == extensions.TRANSACTION_STATUS_IDLE)
-
     def perform(self, connection: Any, ask: Ask[Any]) -> Any:
         """Do one ask of a conversation."""
         with connection.cursor(cursor_factory=extensions.cursor) as cursor:  # Not with what the application prefers.
@@ -60,19 +56,28 @@ class Psycopg2:
         # psycopg2 raises the same classes for what was never sent and for what was lost.
         return Trouble(proof=Proof.NONE, detail=f"psycopg2 lost the conversation ({type(error).__name__})")
 
-    def listen_to_warnings(self, connection: Any, ear: Ear) -> tuple[Ear, Any]:
-        """Collect notices apart from those that the application may read."""
-        users, connection.notices = connection.notices, []
-        return ear, users
+    def listen_to_warnings(self, connection: Any, ear: Ear) -> Any:
+        """Let the ear hear every notice before the application can read it."""
+        users, connection.notices = connection.notices, _Notices(connection.notices, ear)
+        return users
 
-    def stop_listening(self, connection: Any, listening: tuple[Ear, Any]) -> None:
-        """Pass on what came meanwhile."""
-        ear, users = listening
-        heard, connection.notices = connection.notices, users
-        for notice in heard:
-            users.append(notice)
-            if not notice.startswith(_HARMLESS):
-                ear.hear(severity="WARNING", sqlstate="01000")
+    def stop_listening(self, connection: Any, listening: Any) -> None:
+        """Undo `listen_to_warnings`."""
+        connection.notices = listening
+
+
+class _Notices:
+    """What psycopg2 appends each notice to, in place of the application's own list."""
+
+    def __init__(self, users: Any, ear: Ear) -> None:
+        self._users = users
+        self._ear = ear
+
+    def append(self, notice: str) -> None:
+        """Pass a notice on to both."""
+        self._users.append(notice)
+        if not notice.startswith(_HARMLESS):
+            self._ear.hear(severity="WARNING", sqlstate="01000")
 
 
 def _rows(cursor: Any, ask: Execute) -> list[Row]:

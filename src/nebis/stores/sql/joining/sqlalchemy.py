@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, RootTransaction
-from sqlalchemy.exc import DBAPIError, InvalidRequestError, SQLAlchemyError, UnboundExecutionError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, SessionTransactionOrigin, scoped_session
 
@@ -225,7 +225,7 @@ def discard(connection: Connection) -> None:
 
 def refusal_of_commit(error: Exception) -> Exception | None:
     """Return the driver's error if SQLAlchemy sent no statement of its own: then it was the COMMIT that failed."""
-    if not isinstance(error, DBAPIError) or isinstance(error, InvalidRequestError) or error.statement is not None:
+    if not isinstance(error, DBAPIError) or error.statement is not None:
         return None
     origin, cause = error.orig, getattr(error.orig, "__cause__", None)
     # For asyncio SQLAlchemy makes up an error in between, which says less than the driver's.

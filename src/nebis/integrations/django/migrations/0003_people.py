@@ -1,0 +1,17 @@
+"""What people did."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import migrations
+from django.db.migrations.operations.base import Operation
+
+from nebis.integrations.django.schema import SharedMigration
+
+
+class Migration(migrations.Migration):  # type: ignore[misc]  # Django ships no types.
+    """`0003_people.sql`, applied by Django."""
+
+    dependencies: ClassVar[list[tuple[str, str]]] = [("nebis", "0002_counters_and_attempts")]
+    operations: ClassVar[list[Operation]] = [SharedMigration("0003_people")]

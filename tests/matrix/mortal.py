@@ -1,0 +1,126 @@
+"""How a child dies where it was told to: before or after any ask of the engine, any commit of the store, any call."""
+
+import dataclasses
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nebis import Nebis
+from nebis.core.answers import Answer, Locked
+from nebis.core.verbs import Verb
+from nebis.flow import Ask, Flow
+from nebis.ports.asks import (
+    Apply,
+    CallEffect,
+    RunHandler,
+    Tell,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionHold,
+    TransactionIsSame,
+)
+from nebis.ports.observer import Completed, EffectKnown
+from nebis.ports.store import Store
+from nebis.runtime.blocking import BlockingTurn
+from nebis.stores.sql.asks import Begin, Commit, Query
+
+Say = Callable[..., None]
+
+_FAST = frozenset({"claim", "complete"})
+"""Statements that are a commit of their own on a store that locks rows."""
+
+
+class Doom:
+    """Counts how often each place was passed, and ends or freezes the process at one of them."""
+
+    def __init__(self, say: Say, place: str | None, how: str) -> None:
+        name, _, number = (place or "").partition("#")
+        self._place = (name, int(number or 1)) if place else None
+        self._signal = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[how]
+        self._passed: Counter[str] = Counter()
+        self._say = say
+
+    def pass_by(self, name: str) -> None:
+        """Go past a place, or not."""
+        self._passed[name] += 1
+        if self._place == (name, self._passed[name]):
+            self._say(doomed=name, pid=os.getpid())
+            os.kill(os.getpid(), self._signal)
+
+
+class MortalStore:
+    """A store whose commits are places to die at."""
+
+    def __init__(self, store: Store, doom: Doom) -> None:
+        self._store = store
+        self._doom = doom
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, verbs: Sequence[Verb], *, now: int | None = None) -> Flow[list[Answer | Locked]]:
+        return self._relay(self._store.apply(verbs, now=now), type(verbs[0]).__name__.lower())
+
+    def _relay(self, flow: Flow[Any], verb: str) -> Flow[Any]:
+        try:
+            ask = next(flow)
+            is_inside = False
+            while True:
+                is_inside = (is_inside or isinstance(ask, Begin)) and not isinstance(ask, Commit)
+                is_commit = isinstance(ask, Commit) or (_is_fast(ask) and not is_inside)
+                if is_commit:
+                    self._doom.pass_by(f"before commit of {verb}")
+                try:
+                    answer = yield ask
+                except BaseException as error:  # noqa: BLE001 - the flow decides, as with every driver.
+                    ask = flow.throw(error)
+                    continue
+                if is_commit:
+                    self._doom.pass_by(f"after commit of {verb}")
+                ask = flow.send(answer)
+        except StopIteration as stop:
+            return stop.value
+
+
+def _is_fast(ask: Ask[Any]) -> bool:
+    return isinstance(ask, Query) and ask.statement.name in _FAST
+
+
+_NAMES: dict[type[Ask[Any]], str] = {
+    CallEffect: "call",
+    RunHandler: "handler",
+    TransactionBegin: "begin",
+    TransactionHold: "hold",
+    TransactionIsSame: "same",
+    TransactionCommit: "commit",
+}
+_EVENTS: dict[type[object], str] = {Completed: "tell completed", EffectKnown: "tell effect known"}
+
+
+def _name(ask: Ask[Any]) -> str | None:
+    if isinstance(ask, Apply):
+        return type(ask.verb).__name__.lower()
+    if isinstance(ask, Tell):
+        return _EVENTS.get(type(ask.event))
+    return _NAMES.get(type(ask))
+
+
+def make_mortal(nebis: Nebis, doom: Doom) -> None:
+    """Put a place to die before and after everything that this process asks of its world and its store."""
+    world, _ = nebis.opened()
+    mortal: Any = MortalStore(world.backend.store, doom)
+    world.backend = dataclasses.replace(world.backend, store=mortal)
+    perform = BlockingTurn.perform
+
+    def performed(turn: BlockingTurn, ask: Ask[Any]) -> Any:
+        name = _name(ask)
+        if name is None:
+            return perform(turn, ask)
+        doom.pass_by(f"before {name}")
+        answer = perform(turn, ask)
+        doom.pass_by(f"after {name}")
+        return answer
+
+    setattr(BlockingTurn, "perform", performed)  # noqa: B010 - a method cannot be assigned to by name under mypy.

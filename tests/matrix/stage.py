@@ -1,0 +1,200 @@
+"""The test's side: children that are started, frozen, thawed and awaited; and what all of it proves."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nebis.testing.bank import Bank
+from nebis.testing.history import History, check
+from tests.matrix.points import Kind
+from tests.matrix.troupe import Part, now
+
+ROOT = Path(__file__).parents[2]
+LONGEST_SECONDS = 60.0
+"""After this a child that says nothing is not slow but stuck."""
+
+
+class Troupe:
+    """A warm process that forks children on demand."""
+
+    def __init__(self) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="nebis-")
+        self._path = str(Path(self._home.name) / "line")
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "tests.matrix.troupe", self._path],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._popen.stdout is not None
+        assert self._popen.stdout.readline() == "ready\n", "the troupe did not start"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._popen.kill()
+        self._popen.communicate()
+        self._home.cleanup()
+
+    @contextmanager
+    def child(self, part: Part) -> Iterator["Child"]:
+        """Start a child; whatever becomes of it, it is gone afterwards."""
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(LONGEST_SECONDS)
+            line.connect(self._path)
+            line.sendall(json.dumps(asdict(part)).encode() + b"\n")
+            child = Child(line)
+            try:
+                yield child
+            finally:
+                child.end()
+
+    def said_by(self, part: Part) -> list[dict[str, Any]]:
+        """Let a child play its part to the end, and return all that it said."""
+        with self.child(part) as child:
+            return child.rest()
+
+
+class Child:
+    """One child, as far as it can be heard."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._lines = line.makefile()
+        self.said: list[dict[str, Any]] = []
+        self._frozen_pid: int | None = None
+
+    def until_frozen(self) -> None:
+        """Listen until it stops where it was told to."""
+        for line in self._lines:
+            self.said.append(_told(line))
+            if "doomed" in self.said[-1]:
+                self._frozen_pid = self.said[-1]["pid"]
+                return
+        raise AssertionError(f"it never came to the place where it was to stop; it said {self.said}")
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._frozen_pid is not None
+        os.kill(self._frozen_pid, signal.SIGCONT)
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Listen until it is gone, and return all that it ever said."""
+        self.said += [_told(line) for line in self._lines]
+        self._frozen_pid = None
+        return self.said
+
+    def end(self) -> None:
+        """Kill it if it is still frozen: nobody else would."""
+        if self._frozen_pid is not None:
+            os.kill(self._frozen_pid, signal.SIGKILL)
+        self._lines.close()
+
+
+def _told(line: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(line)
+    assert "broken" not in told, told["broken"]
+    return told
+
+
+@dataclass
+class Evidence:
+    """Everything that was seen of one key, from all sides."""
+
+    bank: Bank
+    kind: Kind
+    key: str
+    takings: Callable[[str], list[tuple[str, str]]]
+    """Rows of one's own with this reference: their kind and the call that wrote them."""
+    said: list[dict[str, Any]] = field(default_factory=list)
+
+    def hear(self, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add what one child said; a call that it did not live to see answered has no answer."""
+        answered = {entry["call"] for entry in said if entry.get("type") in ("ok", "fail", "refused", "info")}
+        lost = [entry for entry in said if entry.get("type") == "invoke" and entry["call"] not in answered]
+        self.said += [*said, *({**entry, "type": "info", "code": "killed", "at": now()} for entry in lost)]
+        return said
+
+    @property
+    def answers(self) -> list[str]:
+        """Return every success that a client was told, as it was told."""
+        return [entry["body"] for entry in self.said if entry.get("type") == "ok"]
+
+    def codes(self, kind: str) -> set[str]:
+        """Return why clients were told something of this kind."""
+        return {entry["code"] for entry in self.said if entry.get("type") == kind}
+
+    @property
+    def last_record(self) -> dict[str, Any] | None:
+        """Return the record as it was last seen."""
+        return next((entry for entry in reversed(self.said) if entry.get("type") == "record"), None)
+
+    @property
+    def state(self) -> str | None:
+        """Return the state in which the record was last seen."""
+        return None if self.last_record is None else self.last_record["state"]
+
+    @property
+    def charges(self) -> int:
+        """Count what really happened."""
+        return len(self.effects())
+
+    def effects(self) -> list[dict[str, Any]]:
+        """Return every effect, as the history checker reads it."""
+        if self.kind is Kind.TRANSACTIONAL:
+            attempts = [call for kind, call in self.takings(self.key) if kind == "charge"]
+        else:
+            attempts = [entry["attempt"] for entry in self.bank.ledger(self.key)]
+        tenant = f"acct of {self.key}"
+        return [{"type": "effect", "tenant": tenant, "key": self.key, "at": 0, "attempt": call} for call in attempts]
+
+    def calls(self, wanted: int) -> list[dict[str, Any]]:
+        """Return the calls that the bank got, once it served as many as must have been sent to it."""
+
+        def served() -> list[dict[str, Any]]:
+            return [call for call in self.bank.requests(self.key) if call["status"] is not None]
+
+        wait_until(lambda: len(served()) >= wanted, f"{wanted} calls at the bank")
+        return served()
+
+    def violations(self) -> list[str]:
+        """Judge the whole history of this key by the twelve rules."""
+        history = History()
+        seen_states = [entry for entry in self.said if entry.get("type") in ("record", "completed")]
+        for entry in self.said:
+            if "type" in entry and entry not in seen_states:
+                history.add(entry)
+        for entry in _last_of_each(seen_states):
+            history.add(entry)
+        for entry in self.effects():
+            history.add(entry)
+        if not history.answers:
+            return []
+        return [str(violation) for violation in check(history)]
+
+
+def _last_of_each(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last look at each record: every child takes one, and they are one record all the same."""
+    return list({(entry["type"], entry["record"]): entry for entry in entries}.values())
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for another process, within bounds."""
+    deadline = time.monotonic() + LONGEST_SECONDS / 4
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.005)  # Another process, of which no event can be waited for.

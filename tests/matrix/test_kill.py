@@ -1,0 +1,57 @@
+"""A process is killed at every point, for every kind of effect, on both stores; its client comes back (F001-F007).
+
+Each cell is one test, so a failing one is named: `test_cell[sqlite-sticky-call/charged]`.
+"""
+
+import time
+
+import pytest
+
+from tests.matrix.conftest import Scene
+from tests.matrix.points import Kind, expected_after_kill, label_of, points_of
+
+STORES = ("sqlite", "postgres")
+LEASE_SECONDS = 0.1
+"""Short, since every cell waits for one: nobody contends for the key while its first owner lives."""
+TRIES = 2
+
+CELLS = [(store, kind, point) for store in STORES for kind in Kind for point in points_of(kind)]
+
+
+def test_grid_is_as_large_as_promised() -> None:
+    """At least twenty points for each of six classes on both stores."""
+    classes = [kind for kind in Kind if kind is not Kind.OPAQUE]
+
+    assert len(classes) == 6
+    assert all(len(points_of(kind)) >= 20 for kind in classes)
+    assert all(len({label_of(kind, point) for point in points_of(kind)}) == len(points_of(kind)) for kind in Kind)
+    assert len(CELLS) >= 240
+
+
+@pytest.mark.parametrize(("store", "kind", "point"), CELLS, ids=["-".join(cell) for cell in CELLS])
+def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
+    """G1, G2, G3: one effect, one answer, settled within a lease and two tries; or in doubt where nobody may know."""
+    key = f"kill:{store}:{kind}:{point}"
+    expected = expected_after_kill(kind, point)
+    evidence = scene.evidence(kind, key)
+
+    killed = evidence.hear(
+        scene.troupe.said_by(
+            scene.part(kind, key, lease_seconds=LEASE_SECONDS, place=label_of(kind, point)),
+        )
+    )
+    assert killed[-1].get("doomed") == label_of(kind, point).partition("#")[0], "it outlived the point"
+    time.sleep(LEASE_SECONDS)  # The lease of the dead must pass; nothing else can end it.
+    for _ in range(TRIES):
+        evidence.hear(scene.troupe.said_by(scene.part(kind, key, lease_seconds=LEASE_SECONDS, calls=2)))
+        if evidence.state == expected.state:
+            break
+
+    calls = evidence.calls(expected.calls)
+    assert evidence.state == expected.state
+    assert evidence.charges == expected.charges
+    assert len(set(evidence.answers)) == (expected.state == "completed")
+    assert evidence.codes("info") <= {"killed", "outcome-unknown"}
+    assert len(calls) == expected.calls
+    assert len({call["key"] for call in calls}) == min(expected.calls, 1)
+    assert evidence.violations() == []

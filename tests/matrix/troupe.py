@@ -1,0 +1,162 @@
+"""A process that is asked to fork children, each of which plays one part, says what happens, and may die on the way.
+
+Forking one that has everything imported already is what makes hundreds of real deaths affordable.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from nebis import InDoubt, InFlight, Nebis, NotYet, Rejected
+from nebis.core.record import State
+from nebis.ports.observer import AttemptStarted, Completed, Event
+from nebis.ports.store import Scan
+from tests.matrix.mortal import Doom, make_mortal
+from tests.matrix.operations import MODES, Receipt, Till, declare
+from tests.matrix.points import Kind
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What a child plays: one operation under one key, asked for a few times, with or without a place to die."""
+
+    url: str
+    bank_port: int
+    kind: Kind
+    key: str
+    place: str | None = None
+    how: str = "kill"
+    calls: int = 1
+    lease_seconds: float
+    timeout_seconds: float = 30.0
+    persists: bool = False
+
+
+def now() -> int:
+    """Return the time as both stores count it on one machine, in microseconds."""
+    return time.time_ns() // 1000
+
+
+class Actor:
+    """One child."""
+
+    def __init__(self, part: Part, line: socket.socket) -> None:
+        self._part = part
+        self._line = line.makefile("w")
+        self._tenant = f"acct of {part.key}"
+
+    def play(self) -> None:
+        part = self._part
+        doom = Doom(self._say, part.place, part.how)
+        till = Till(
+            doom=doom,
+            bank_port=part.bank_port,
+            mode=MODES.get(part.kind, MODES[Kind.OPAQUE]),
+            marker="?" if part.url.startswith("sqlite") else "%s",
+            timeout_seconds=part.timeout_seconds,
+        )
+        with Nebis(part.url, observers=[self._observe], housekeeping=False) as nebis:
+            lease = timedelta(seconds=part.lease_seconds)
+            take = declare(nebis, part.kind, till, lease, persists=part.persists)
+            make_mortal(nebis, doom)
+            for number in range(part.calls):
+                till.call = f"{os.getpid()}-{number}"
+                self._told("invoke", till.call, command=part.key, nonce=part.key)
+                try:
+                    receipt = take(key=part.key, tenant=self._tenant, command=part.key)
+                except Exception as error:  # noqa: BLE001 - whatever a client is told is what the history is about.
+                    self._told_error(till.call, error)
+                else:
+                    self._told_receipt(till.call, receipt)
+                doom.pass_by("after answer")
+            self._tell_record(nebis)
+
+    def _told_receipt(self, call: str, receipt: Receipt) -> None:
+        body = json.dumps(asdict(receipt), sort_keys=True)
+        self._told(
+            "ok",
+            call,
+            digest=hashlib.sha256(body.encode()).hexdigest(),
+            body=body,
+            body_tenant=receipt.tenant,
+            body_nonce=receipt.reference,
+        )
+
+    def _told_error(self, call: str, error: Exception) -> None:
+        if isinstance(error, Rejected):
+            self._told("fail", call, code=error.code)
+        elif isinstance(error, InFlight):
+            self._told("refused", call, code=error.code)
+        else:
+            code = error.code if isinstance(error, InDoubt | NotYet) else type(error).__name__
+            self._told("info", call, code=code)
+
+    def _tell_record(self, nebis: Nebis) -> None:
+        """Say how the record stands, as the store tells it."""
+        backend = nebis.opened()[0].backend
+        for record in backend.sessions.run(backend.store.scan(Scan(tenant=self._tenant))):
+            self._told("record", state=record.state, reason=record.doubt_reason, record=str(record.record_id))
+            if record.state is State.COMPLETED:
+                self._told("completed", at=record.completed_at, record=str(record.record_id))
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, AttemptStarted):
+            self._told("granted", record=event.operation_id, fence=event.fence)
+        elif isinstance(event, Completed):
+            self._say(stored=event.kind)
+
+    def _told(self, kind: str, call: str | None = None, **marks: Any) -> None:
+        entry = {"type": kind, "tenant": self._tenant, "key": self._part.key, "at": now(), **marks}
+        self._say(**(entry if call is None else {**entry, "call": call}))
+
+    def _say(self, **told: Any) -> None:
+        self._line.write(json.dumps(told) + "\n")
+        self._line.flush()
+
+
+def serve(path: str) -> None:
+    """Fork a child for each part that comes in, until standard input is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The dead are nobody's business here: their end of the line closes.
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        while True:
+            if any(key.fileobj is sys.stdin for key, _ in selector.select()):
+                return
+            line, _ = listener.accept()
+            part = Part(**json.loads(line.makefile().readline()))
+            if os.fork() == 0:
+                os._exit(_act(part, line))
+            line.close()
+
+
+def _act(part: Part, line: socket.socket) -> int:
+    # Frozen children could outlive everybody otherwise.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        Actor(Part(**{**asdict(part), "kind": Kind(part.kind)}), line).play()
+    except BaseException as error:  # noqa: BLE001 - the only way to learn of a child's own mistake.
+        line.sendall(json.dumps({"broken": repr(error)}).encode() + b"\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

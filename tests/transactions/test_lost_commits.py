@@ -1,0 +1,90 @@
+"""A COMMIT whose answer is lost, on its way there or back: resolved behind the lock, never by guessing."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nebis import NotYet
+from tests.engines.proxy import FaultProxy
+from tests.transactions.scenes import Scene, announce, finish, pay
+from tests.transactions.shops import MODES, POSTGRES, AsyncShop, BlockingShop, Customer, open_shop
+
+ProxiedShop = tuple[BlockingShop | AsyncShop, FaultProxy]
+
+
+@pytest.fixture(scope="module", params=[f"{driver}-{mode}" for driver in POSTGRES for mode in MODES])
+def proxied(request: pytest.FixtureRequest, place: Callable[[str], str]) -> Iterator[ProxiedShop]:
+    """A shop behind a proxy, on every driver of PostgreSQL in both modes."""
+    driver, _, mode = request.param.rpartition("-")
+    url = place(driver)
+    with FaultProxy.before(url) as proxy:
+        shop = open_shop(driver, proxy.url(url), mode)
+        yield shop, proxy
+        shop.close()
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_commit_whose_reply_is_cut_is_found_done_f012(proxied: ProxiedShop, key: str, joins: bool) -> None:
+    shop, proxy = proxied
+    customer = Customer(shop)
+
+    def cut_the_reply(_: Scene) -> None:
+        proxy.was_cut.clear()
+        proxy.cut_reply_after = b"COMMIT"
+
+    first = shop.sell(key, pay, announce, finish, cut_the_reply, connection=customer.raw if joins else None)
+
+    assert proxy.was_cut.is_set()
+    assert (first.result, first.is_replay) == ("paid", False)
+    assert shop.books.of(key) == (1, 1)
+    assert shop.sell(key).is_replay
+    assert is_closed(customer) is joins
+    customer.close()
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_commit_that_never_arrives_is_found_undone_f013(proxied: ProxiedShop, key: str, joins: bool) -> None:
+    shop, proxy = proxied
+    customer = Customer(shop)
+
+    def cut_before(_: Scene) -> None:
+        proxy.was_cut.clear()
+        proxy.cut_before = b"COMMIT"
+
+    with pytest.raises(NotYet, match="nothing was committed"):
+        shop.sell(key, pay, announce, finish, cut_before, connection=customer.raw if joins else None)
+
+    assert proxy.was_cut.is_set()
+    assert shop.books.of(key) == (0, 0)
+    assert shop.sell(key).result == "paid"
+    assert shop.books.of(key) == (1, 1)
+    customer.close()
+
+
+def test_a_connection_that_breaks_before_the_commit_left_nothing(proxied: ProxiedShop, key: str) -> None:
+    shop, proxy = proxied
+
+    with pytest.raises(NotYet):
+        shop.sell(key, pay, finish, lambda _: proxy.reset_all())
+
+    assert shop.books.of(key) == (0, 0)
+    assert sold(shop, key) == "paid"
+    assert shop.books.of(key) == (1, 1)
+
+
+def sold(shop: BlockingShop | AsyncShop, key: str) -> str:
+    """Retry as a client does, while the server has not noticed yet whom it lost."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return shop.sell(key).result
+        except NotYet:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def is_closed(customer: Customer) -> bool:
+    raw = customer.raw
+    return bool(raw.is_closed() if hasattr(raw, "is_closed") else raw.closed)
