@@ -233,7 +233,7 @@ class Recovery:
         try:
             request, handler = operation.resumed(self.secrets, record)
         except NebisError as error:
-            log.warning("%s of %s cannot be run by this code: %s", record.record_id, record.operation, error)
+            log.info("%s of %s cannot be run by this code: %s", record.record_id, record.operation, error)
             return Deed.UNREADABLE
         return _deed((yield from Run(recover(request, record), handler)))
 

@@ -1,4 +1,4 @@
-"""An application for servers in processes of their own: its effects are lines in a file, made a moment after the claim."""
+"""An application for servers in processes of their own; its effects are lines in a file."""
 
 import asyncio
 import os
@@ -20,6 +20,11 @@ LEASE_SECONDS = 3
 nebis = AsyncNebis(os.environ.get(STORE, "memory://"))
 
 
+def charge(tag: str) -> None:
+    with Path(os.environ[EFFECTS]).open("a") as effects:
+        effects.write(f"{tag}\n")
+
+
 @idempotent(
     nebis,
     "pay",
@@ -32,8 +37,7 @@ nebis = AsyncNebis(os.environ.get(STORE, "memory://"))
 async def pay(request: Request) -> Response:
     tag = (await request.json())["tag"]
     await asyncio.sleep(WORK_SECONDS)
-    with Path(os.environ[EFFECTS]).open("a") as effects:
-        effects.write(f"{tag}\n")
+    charge(tag)
     return JSONResponse({"paid": tag, "by": os.getpid()}, status_code=201)
 
 

@@ -19,6 +19,9 @@ from nebis.testing.http_conformance import FULL, ROUTES, TENTH, Denied, Disguise
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.servers import uvicorn_serving
 
+# Ten thousand requests take a minute, and more on a machine that does other things as well.
+pytestmark = pytest.mark.timeout(600)
+
 
 def application(nebis: AsyncNebis, scenarios: Scenarios) -> Starlette:
     def tenant(request: Request) -> str:

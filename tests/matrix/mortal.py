@@ -28,8 +28,8 @@ from nebis.stores.sql.asks import Begin, Commit, Query
 
 Say = Callable[..., None]
 
-_FAST = frozenset({"claim", "complete"})
-"""Statements that are a commit of their own on a store that locks rows."""
+_WRITES = frozenset({"claim", "complete", "save"})
+"""Statements that change a record. Outside a transaction they are a commit of their own."""
 
 
 class Doom:
@@ -66,10 +66,12 @@ class MortalStore:
     def _relay(self, flow: Flow[Any], verb: str) -> Flow[Any]:
         try:
             ask = next(flow)
-            is_inside = False
+            is_inside = has_written = False
             while True:
-                is_inside = (is_inside or isinstance(ask, Begin)) and not isinstance(ask, Commit)
-                is_commit = isinstance(ask, Commit) or (_is_fast(ask) and not is_inside)
+                is_inside = is_inside or isinstance(ask, Begin)
+                has_written = has_written or _is_write(ask)
+                # A commit without a write is that of a try that found the row locked, by a renewal for example.
+                is_commit = has_written and (isinstance(ask, Commit) or not is_inside)
                 if is_commit:
                     self._doom.pass_by(f"before commit of {verb}")
                 try:
@@ -84,8 +86,8 @@ class MortalStore:
             return stop.value
 
 
-def _is_fast(ask: Ask[Any]) -> bool:
-    return isinstance(ask, Query) and ask.statement.name in _FAST
+def _is_write(ask: Ask[Any]) -> bool:
+    return isinstance(ask, Query) and ask.statement.name in _WRITES
 
 
 _NAMES: dict[type[Ask[Any]], str] = {

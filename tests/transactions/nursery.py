@@ -80,6 +80,7 @@ def live(order: dict[str, Any]) -> None:
         execution = shop.sell(order["key"], *executioner.around(steps))
         told = f"{execution.result} by another" if execution.is_replay else execution.result
     except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to know.
+        import traceback; traceback.print_exc()
         told = type(error).__name__
     executioner.pass_moment()  # After the last statement, the COMMIT.
     say(key=order["key"], told=told, moments=executioner.moments)
@@ -119,6 +120,7 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self._heard: list[dict[str, Any]] = []
 
@@ -141,7 +143,7 @@ class Nursery:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)  # Also the children that are stopped.
         self._process.communicate()
 
     def _write(self, line: str) -> None:

@@ -1,12 +1,14 @@
 """What a session or connection of SQLAlchemy has to be like to be joined, and what it is like afterwards."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, create_engine, event, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -195,6 +197,14 @@ def test_a_session_on_another_database_of_the_same_server_is_refused(
         elsewhere.close()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_an_engine_that_cannot_connect_is_told_as_such(shop: BlockingShop, key: str, mode: str) -> None:
+    url = "postgresql+psycopg://127.0.0.1:1/nobody" if shop.database == "postgresql" else "sqlite:////no/such/shop.db"
+
+    with Session(create_engine(url)) as session, pytest.raises(StoreUnavailable, match="gave no connection"):
+        order(shop, session, key, mode)
+
+
 def test_a_scoped_session_is_the_session_of_its_scope(shop: BlockingShop, key: str) -> None:
     registry = scoped_session(sessionmaker(shop.engine))
 
@@ -338,6 +348,18 @@ def test_a_cancelled_commit_goes_on_to_its_end_f017(tmp_path: Path, key: str) ->
         return is_kept
 
     assert asyncio.run(cancel_while_it_commits())
+
+
+def test_blocking_code_needs_no_greenlet() -> None:
+    """SQLAlchemy brings it only for asyncio."""
+    script = (
+        "import sys; sys.modules['greenlet'] = None\n"
+        "from sqlalchemy.orm import Session\n"
+        "from nebis.stores.sql.joining import adapter_for\n"
+        "adapter_for(Session()).hands()\n"
+    )
+
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_subclass_is_recognised() -> None:

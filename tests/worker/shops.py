@@ -107,8 +107,13 @@ class Shop:
     def find(self, operation_id: str) -> Record:
         raise NotImplementedError
 
-    def close(self, grace: timedelta = timedelta(seconds=5)) -> None:
+    def close_nebis(self, grace: timedelta) -> None:
+        """Close the façade, as a process does that is about to end."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Close everything."""
+        self.close_nebis(timedelta(0))
 
     def stored(self) -> Record:
         """Return the one record that observers were told about."""
@@ -156,7 +161,7 @@ class BlockingShop(Shop):
         assert found is not None
         return found
 
-    def close(self, grace: timedelta = timedelta(seconds=5)) -> None:
+    def close_nebis(self, grace: timedelta) -> None:
         self.nebis.close(grace)
 
 
@@ -203,8 +208,11 @@ class AsyncShop(Shop):
         assert found is not None
         return found
 
-    def close(self, grace: timedelta = timedelta(seconds=5)) -> None:
+    def close_nebis(self, grace: timedelta) -> None:
+        self.loop.run(self.nebis.close(grace))
+
+    def close(self) -> None:
         try:
-            self.loop.run(self.nebis.close(grace))
+            super().close()
         finally:
             self.loop.close()

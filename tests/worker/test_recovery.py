@@ -279,6 +279,7 @@ def test_unrecoverable_downstream_that_does_not_answer_in_time_is_in_doubt(shop:
 def test_live_owner_is_left_alone(shop: Make) -> None:
     """C6: a worker has no more rights than a request."""
     made, key = shop(), new_key()
+    made.plot.steps = (Do("charge", timeout=timedelta(seconds=PATIENCE_SECONDS)),)
     inside, may_end = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -81,7 +81,7 @@ def _in_doubt(record: Record, now: int) -> Iterator[Advice]:
     yield Advice(text=_what_to_find_out(record))
     decide = f"nebis resolve {record.record_id}"
     # Under one fence a doubt can end and another begin, so what was open belongs to what was seen.
-    seen = "" if record.open_effect is None else f" --effect {shlex.quote(record.open_effect.name)}"
+    seen = "" if record.open_effect is None else f" --effect {shlex.quote(visible(record.open_effect.name))}"
     guarded = f"--fence {record.fence}{seen} {REASON}"
     if not record.is_undoing or record.open_effect is not None:
         yield Advice(text=_if_it_happened(record), command=f"{decide} --happened result.json {guarded}")

@@ -56,6 +56,8 @@ class Inbox:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.refusal: NebisError | None = None
         """Why the body was not taken; the framework may have made something else of it."""
+        self.tree: object = None
+        """The whole body, parsed."""
         self._scope = scope
         self._receive = receive
         self._waiting: deque[Message] = deque()
@@ -97,7 +99,7 @@ class Inbox:
                 if self._body.is_whole:
                     # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
                     headers = decoded(self._scope.get("headers", ()))
-                    json_of(self._body.bytes(), headers, limit_bytes=self._body.limit_bytes)
+                    self.tree = json_of(self._body.bytes(), headers, limit_bytes=self._body.limit_bytes)
             except NebisError as refusal:
                 self.refusal = refusal
                 raise

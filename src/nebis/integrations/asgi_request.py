@@ -46,6 +46,7 @@ async def incoming(scope: Scope, passage: Passage, **given: Any) -> Incoming:
         # Without a router the whole path counts.
         path=dict(scope["path_params"]) if "path_params" in scope else {"path": scope["path"]},
         body=await passage.inbox.whole(),
+        tree=passage.inbox.tree,
         peer=client[0] if client else None,
         **given,
     )

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from nebis.answering import Execution
 from nebis.declaration import Declaration
-from nebis.errors import ConfigError, NebisError, Rejected
+from nebis.errors import ConfigError, NebisError, Rejected, TenantMissing
 from nebis.http.exchange import Exchange
 from nebis.http.options import BodyKey, BusinessKey, KeyRule, OptionalKey, RequiredKey
 from nebis.http.problem import problem
@@ -52,8 +52,10 @@ class Bound(Admission):
         """Read the call that a request asks for, or raise a `RequestError`."""
         admitted = self.admit(incoming, tenant)
         if admitted is None:
+            if not isinstance(tenant, str) or not tenant:
+                raise TenantMissing
             # Nobody can repeat a call whose key only we know: it runs like any other, once.
-            return Call(key=uuid4_key(), tenant=str(tenant), command=incoming.command)
+            return Call(key=uuid4_key(), tenant=tenant, command=incoming.command)
         return Call(key=admitted.key, tenant=admitted.tenant, command=admitted.command)
 
     def answer(self, execution: Execution[Any]) -> Exchange:

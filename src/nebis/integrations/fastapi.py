@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
 from nebis.http.exchange import Exchange
+from nebis.http.wire import Wire
 from nebis.integrations.asgi import PASSAGE, Passage, Receive, Scope, Send, guard, lifespan
 from nebis.integrations.asgi_request import (
     claimed,
@@ -176,12 +177,12 @@ def late_exits(route: APIRoute) -> list[str]:
 
 
 def operation_status(
-    nebis: AsyncNebis | Nebis, *, tenant: Callable[..., Any]
+    nebis: AsyncNebis | Nebis, *, tenant: Callable[..., Any], wire: Wire | None = None
 ) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Make the endpoint of `GET /operations/{id}`: the status of an operation, for its own tenant only."""
 
     async def endpoint(id: str, owner: Any) -> Response:  # noqa: A002 - the word in the path.
-        return response_of(await read_status(nebis, id, owner))
+        return response_of(await read_status(nebis, id, owner, wire))
 
     signature = inspect.signature(endpoint)
     owner = signature.parameters["owner"].replace(annotation=Annotated[Any, Depends(tenant)])

@@ -22,6 +22,7 @@ from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
 from nebis.core.strictjson import parse
 from nebis.http.exchange import Exchange
+from nebis.http.wire import Wire
 from nebis.integrations.asgi import PASSAGE, Passage, guard, lifespan
 from nebis.integrations.asgi_request import (
     claimed,
@@ -177,12 +178,12 @@ def bind(
 
 
 def operation_status(
-    nebis: AsyncNebis | Nebis, *, tenant: Callable[[Request[Any, Any, Any]], Any]
+    nebis: AsyncNebis | Nebis, *, tenant: Callable[[Request[Any, Any, Any]], Any], wire: Wire | None = None
 ) -> Callable[..., Coroutine[Any, Any, Response[bytes]]]:
     """Make the handler of `GET /operations/{id:str}`: the status of an operation, for its own tenant only."""
 
     async def handler(request: Request[Any, Any, Any]) -> Response[bytes]:
-        exchange = await read_status(nebis, str(request.path_params["id"]), await outcome_of(tenant, request))
+        exchange = await read_status(nebis, str(request.path_params["id"]), await outcome_of(tenant, request), wire)
         headers = dict(exchange.headers)
         media_type = headers.pop("content-type")
         return Response(content=exchange.body, status_code=exchange.status, headers=headers, media_type=media_type)

@@ -14,8 +14,10 @@ from nebis.core.fingerprint import Pairs
 from nebis.core.record import OutcomeKind
 from nebis.core.secret import Secrets
 from nebis.errors import (
+    BodyRefused,
     InFlight,
     KeyMissing,
+    MisuseError,
     NebisError,
     OutcomeUnknown,
     RecordCorrupt,
@@ -40,7 +42,7 @@ from nebis.http.options import (
     Reference,
     RequiredKey,
 )
-from nebis.http.problem import accepted, problem
+from nebis.http.problem import accepted, problem, row_of
 from nebis.http.verdict import Answered, Binding
 from nebis.http.wire import Wire
 from nebis.ports.asks import Raised, Returned
@@ -70,6 +72,8 @@ class Incoming:
     path: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The parameters of the path: paying one account is not paying another."""
     body: bytes = field(default=b"", repr=False)
+    tree: object = field(default=None, repr=False)
+    """The body as `json_of` read it, where that was done already."""
     peer: str | None = None
     command: object = field(default=THE_BODY, repr=False)
     """The validated command where the framework gives one (F2)."""
@@ -116,7 +120,9 @@ class Admission:
             return None
         if not isinstance(tenant, str) or not tenant:
             raise TenantMissing
-        tree = json_of(incoming.body, incoming.headers, limit_bytes=self.body_limit_bytes)
+        tree = incoming.tree
+        if tree is None:
+            tree = json_of(incoming.body, incoming.headers, limit_bytes=self.body_limit_bytes)
         command = tree if incoming.command is THE_BODY else incoming.command
         return Admitted(tenant=tenant, key=sent if sent is not None else self._made_key(tree, command), command=command)
 
@@ -128,11 +134,17 @@ class Admission:
             case BodyKey():
                 return self.key.read(tree, self.name)
             case BusinessKey():
-                return self.key.of(command)
+                return self._business_key(self.key, command)
             case RequiredKey() | OptionalKey():
                 raise KeyMissing(self.name)
             case _:
                 assert_never(self.key)
+
+    def _business_key(self, rule: BusinessKey, command: object) -> str:
+        try:
+            return rule.of(command)
+        except (LookupError, TypeError, ValueError, AttributeError, MisuseError):
+            raise BodyRefused("it lacks what its business key is made of") from None
 
     def given_tenant(self, peer: str | None, headers: HeaderPairs) -> str | None:
         """Return the tenant where no function of the application is needed for it, or None if one is."""
@@ -199,7 +211,7 @@ class Protection(Admission):
         """Say how an attempt ended whose framework rendered an answer, of the endpoint or of its exception."""
         if error is None and is_own and exchange.status < 400:
             return Returned(exchange)
-        if isinstance(error, NebisError) and exchange.status == 500:
+        if isinstance(error, NebisError) and exchange.status == 500 and row_of(error) is not None:
             # The framework does not know our signals and rendered one as a crash; nobody meant that as an answer.
             return Raised(error)
         return Raised(Answered(exchange, error, is_own=is_own))

@@ -15,6 +15,7 @@ from nebis.core.record import EffectsMode
 from nebis.errors import ResultUnstorable
 from nebis.http.exchange import Exchange
 from nebis.http.headers import decoded
+from nebis.http.wire import Wire
 from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard, lifespan
 from nebis.integrations.asgi_request import claimed, executed, incoming, passage_of, read_status, telling
 from nebis.integrations.bound import BoundOptions, bound
@@ -121,12 +122,14 @@ def bind(
     return decorate
 
 
-def operation_status(nebis: AsyncNebis | Nebis, *, tenant: Callable[[Request], Any]) -> Callable[[Request], Any]:
+def operation_status(
+    nebis: AsyncNebis | Nebis, *, tenant: Callable[[Request], Any], wire: Wire | None = None
+) -> Callable[[Request], Any]:
     """Make the endpoint of `GET /operations/{id}`: the status of an operation, for its own tenant only."""
 
     async def endpoint(request: Request) -> Response:
         owner = await outcome_of(tenant, request)
-        return response_of(await read_status(nebis, request.path_params["id"], owner))
+        return response_of(await read_status(nebis, request.path_params["id"], owner, wire))
 
     return endpoint
 

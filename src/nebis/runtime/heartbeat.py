@@ -7,14 +7,17 @@ It must not run on the loop or the pool that it guards: a handler that blocks ei
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nebis.core.answers import Locked, Refusal, Refused
+from nebis.core.answers import Grant, Locked, Refusal, Refused
 from nebis.core.record import Ownership, Record
 from nebis.core.verbs import Renew, Verb, identity_of
+from nebis.ports.history import AttemptNote
 from nebis.ports.store import BlockingSessions, Store, StoreFailure
 
 log = logging.getLogger("nebis.heartbeat")
@@ -25,6 +28,9 @@ TAKEN = frozenset({Refusal.FENCED, Refusal.OTHER_LIFE, Refusal.ABSENT})
 RETRY_SECONDS = 1.0
 """After a failed renewal, and between two tries of a write that its caller no longer waits for."""
 
+NOTE_AFTER_SECONDS = 1.0
+"""An attempt that lives for so long is written down for people; most end sooner and cost nothing (decision 0005)."""
+
 
 @dataclass(slots=True, eq=False)
 class Watch:
@@ -34,6 +40,9 @@ class Watch:
     lease_us: int
     renewal_seconds: float
     due: float
+    note_due: float
+    unnoted: Record | None
+    """The record as it was granted, until that is written down."""
     lost_reason: Refusal | None = None
     _when_lost: list[Callable[[], object]] = field(default_factory=list)
 
@@ -71,15 +80,19 @@ class Heartbeat:
 
     def watch(self, record: Record, lease_us: int, renewal_seconds: float) -> Watch:
         """Renew this claim from now on, until `forget`."""
+        now = time.monotonic()
         watch = Watch(
             ownership=record.ownership,
             lease_us=lease_us,
             renewal_seconds=renewal_seconds,
-            due=time.monotonic() + renewal_seconds,
+            due=now + renewal_seconds,
+            # A successor is rare and always of interest: its predecessor is gone.
+            note_due=now + (NOTE_AFTER_SECONDS if record.attempts == 1 else 0.0),
+            unnoted=record,
         )
         with self._condition:
             self._watches.add(watch)
-            is_earlier = self._start() or min(other.due for other in self._watches) == watch.due
+            is_earlier = self._start() or min(_next_due(other) for other in self._watches) == _next_due(watch)
             if is_earlier:
                 self._condition.notify()
         return watch
@@ -129,19 +142,22 @@ class Heartbeat:
                     self._condition.wait(self._seconds_to_next())
                 if self._is_closed:
                     break
-                watches = self._due_watches()
+                watches, unnoted = self._due_watches(), self._due_notes()
                 writes = list(self._unconfirmed.values()) if self._retry_at <= time.monotonic() else []
             try:
                 sessions = sessions or self._connect()
                 self._renew(sessions, watches)
                 self._send(sessions, writes)
+                self._write_down(sessions, unnoted)
             except StoreFailure as failure:
                 # Not lost, only unknown: the handler goes on, and the guard of its last write decides (F016).
                 log.warning("a renewal was not confirmed (%s); trying again", failure.detail)
                 self._put_off(watches)
+                self._put_off_notes(unnoted)
             except Exception:  # The thread must outlive any fault, or every lease of the process lapses.
                 log.exception("the heartbeat failed; trying again")
                 self._put_off(watches)
+                self._put_off_notes(unnoted)
         if sessions is not None:
             sessions.close()
 
@@ -149,7 +165,7 @@ class Heartbeat:
         return self._seconds_to_next() == 0.0
 
     def _seconds_to_next(self) -> float | None:
-        times = [watch.due for watch in self._watches if not watch.is_lost]
+        times = [_next_due(watch) for watch in self._watches if not watch.is_lost]
         if self._unconfirmed:
             times.append(self._retry_at)
         return max(0.0, min(times) - time.monotonic()) if times else None
@@ -159,6 +175,24 @@ class Heartbeat:
         now = time.monotonic()
         due = {watch.ownership.identity: watch for watch in self._watches if watch.due <= now and not watch.is_lost}
         return list(due.values())
+
+    def _due_notes(self) -> list[Watch]:
+        now = time.monotonic()
+        return [each for each in self._watches if each.unnoted and each.note_due <= now and not each.is_lost]
+
+    def _write_down(self, sessions: BlockingSessions, unnoted: list[Watch]) -> None:
+        """Write attempts down for people. Nothing depends on it, so it comes last and may fail."""
+        if not unnoted:
+            return
+        notes = [_noted(watch.unnoted, watch.lease_us) for watch in unnoted if watch.unnoted is not None]
+        try:
+            sessions.run(self._store.note_attempts(notes))
+        except StoreFailure as failure:
+            log.info("attempts were not written down (%s); trying again", failure.detail)
+            self._put_off_notes(unnoted)
+        else:
+            for watch in unnoted:
+                watch.unnoted = None
 
     def _renew(self, sessions: BlockingSessions, watches: list[Watch]) -> None:
         """Renew all in one statement; a record that somebody holds locked is left out and harms nobody."""
@@ -195,3 +229,28 @@ class Heartbeat:
         self._retry_at = now + RETRY_SECONDS
         for watch in watches:
             watch.due = now + min(RETRY_SECONDS, watch.renewal_seconds)
+
+    def _put_off_notes(self, unnoted: list[Watch]) -> None:
+        for watch in unnoted:
+            watch.note_due = time.monotonic() + RETRY_SECONDS
+
+
+def _next_due(watch: Watch) -> float:
+    return watch.due if watch.unnoted is None else min(watch.due, watch.note_due)
+
+
+def _noted(record: Record, lease_us: int) -> AttemptNote:
+    """Return what people are told of an attempt that was just granted; its lease began when it was."""
+    if record.attempts == 1:
+        how = Grant.NEW
+    else:
+        how = Grant.RESUMED if record.effects or record.is_undoing else Grant.TAKEN_OVER
+    return AttemptNote(
+        record_id=record.record_id,
+        fence=record.fence,
+        started_at=record.lease_until - lease_us,
+        lease_us=lease_us,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        how=how,
+    )

@@ -107,6 +107,24 @@ class Client:
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
+class Line:
+    """One connection that is kept open over many requests, each of another caller."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._connection = http.client.HTTPConnection(*address, timeout=TIMEOUT_SECONDS)
+
+    def post(self, path: str, command: object, *, key: str, caller: str) -> Reply:
+        """Send one request and read its answer."""
+        headers = {"Authorization": f"Bearer {caller}", "Idempotency-Key": key, "Content-Type": "application/json"}
+        self._connection.request("POST", path, json.dumps(command).encode(), headers)
+        response = self._connection.getresponse()
+        return Reply(status=response.status, headers=tuple(response.getheaders()), body=response.read())
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
 def read(connection: socket.socket) -> Reply:
     """Read one answer to its end."""
     response = http.client.HTTPResponse(connection)

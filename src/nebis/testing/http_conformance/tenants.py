@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nebis.testing.http_conformance.client import new_key
+from nebis.testing.http_conformance.client import Line, Reply, new_key
 from nebis.testing.http_conformance.service import Service
+
+_LINES = 4
 
 
 class TestTenants:
@@ -20,16 +22,21 @@ class TestTenants:
         random.Random(seed).shuffle(calls)  # noqa: S311 - an order, not a secret.
         answers: dict[tuple[str, str], set[bytes]] = {}
 
-        def call(asked: tuple[str, str]) -> tuple[tuple[str, str], int, bytes]:
-            tenant, key = asked
-            reply = service.client(tenant).post("/local", {"tag": key}, key=key)
-            return asked, reply.status, reply.body
+        def call(share: list[tuple[str, str]]) -> list[tuple[tuple[str, str], Reply]]:
+            line = Line(service.address)
+            try:
+                return [
+                    (asked, line.post("/local", {"tag": asked[1]}, key=asked[1], caller=asked[0])) for asked in share
+                ]
+            finally:
+                line.close()
 
-        with ThreadPoolExecutor(4) as threads:
-            for asked, status, body in threads.map(call, calls):
-                assert status in (201, 409), f"seed {seed}"
-                if status == 201:
-                    answers.setdefault(asked, set()).add(body)
+        with ThreadPoolExecutor(_LINES) as threads:
+            for replies in threads.map(call, [calls[number::_LINES] for number in range(_LINES)]):
+                for asked, reply in replies:
+                    assert reply.status in (201, 409), f"seed {seed}"
+                    if reply.status == 201:
+                        answers.setdefault(asked, set()).add(reply.body)
 
         told = [body for bodies in answers.values() for body in bodies]
         assert all(len(bodies) == 1 for bodies in answers.values()), f"seed {seed}"

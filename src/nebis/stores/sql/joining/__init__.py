@@ -12,13 +12,19 @@ from nebis.stores.sql.joining.keeper import Library
 
 def adapter_for(target: object) -> Library | None:
     """Recognise a connection or session of a library, without importing any; None for everything else."""
-    packages = {kind.__module__.partition(".")[0] for kind in type(target).__mro__}
+    modules = [kind.__module__ for kind in type(target).__mro__]
+    packages = {module.partition(".")[0] for module in modules}
+    # What is imported here was imported already, by whoever made the target.
+    if any(module.startswith("sqlalchemy.ext.asyncio") for module in modules):
+        from nebis.stores.sql.joining.sqlalchemy_async import AsyncSqlalchemyLibrary  # noqa: PLC0415
+
+        return AsyncSqlalchemyLibrary(target)
     if "sqlalchemy" in packages:
-        from nebis.stores.sql.joining.sqlalchemy import SqlalchemyLibrary  # noqa: PLC0415 - loaded already, by them.
+        from nebis.stores.sql.joining.sqlalchemy import SqlalchemyLibrary  # noqa: PLC0415
 
         return SqlalchemyLibrary(target)
     if "django" in packages:
-        from nebis.stores.sql.joining.django import DjangoLibrary  # noqa: PLC0415 - loaded already, by them.
+        from nebis.stores.sql.joining.django import DjangoLibrary  # noqa: PLC0415
 
         return DjangoLibrary(target)
     return None

@@ -91,20 +91,27 @@ class _Kept:
 
     def _begin(self) -> Flow[Any]:
         """Begin in the library's way; what the application had open stays as it was if we cannot join it."""
-        self._was_open = yield from Keep(_checked)
+        try:
+            self._was_open = yield from Keep(_checked)
+            yield from self._join_or_leave()
+        except MisuseError:
+            raise
+        except Exception as error:
+            raise DefiniteFailure(f"the library gave no connection ({type(error).__name__})") from error
+        return (yield from Keep(lambda keeper: keeper.handle))
+
+    def _join_or_leave(self) -> Flow[None]:
         try:
             if self._was_open:
                 yield from self._require_unwritten()
             self._raw = yield from Keep(lambda keeper: keeper.begin())
             self._driver = driver_of(self._raw, self._settings)
             yield from self._require_transaction()
-        except MisuseError:
-            yield from self._leave()
+        except BaseException:
+            if not self._was_open:
+                with suppress(Exception):
+                    yield from Keep(lambda keeper: keeper.rollback())
             raise
-        except Exception as error:
-            yield from self._leave()
-            raise DefiniteFailure(f"the library gave no connection ({type(error).__name__})") from error
-        return (yield from Keep(lambda keeper: keeper.handle))
 
     def _require_unwritten(self) -> Flow[None]:
         """Refuse what was written before: a replay would take it back, and it is none of the operation's."""
@@ -126,11 +133,6 @@ class _Kept:
                 "The connection commits every statement by itself; hand in one whose isolation level is not "
                 "AUTOCOMMIT, so that rows and outcome can be committed together."
             )
-
-    def _leave(self) -> Flow[None]:
-        if not self._was_open:
-            with suppress(Exception):
-                yield from Keep(lambda keeper: keeper.rollback())
 
     def _do(self, ask: Ask[Any]) -> Flow[Any]:
         match ask:

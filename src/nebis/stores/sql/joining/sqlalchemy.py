@@ -1,18 +1,16 @@
-"""Transactions that SQLAlchemy keeps: for a connection or a session, blocking or asyncio."""
+"""Transactions that SQLAlchemy keeps, for a connection or a session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, SessionTransactionOrigin, scoped_session
 
 from nebis.errors import MisuseError
-from nebis.stores.sql.joining.keeper import AsyncHands, Call, Hands, Standing
+from nebis.stores.sql.joining.keeper import AsyncHands, Hands, Standing
 
 _MANAGED = (
     "The {kind} is already in a transaction that was begun for it, and Nebis could not commit it alone; leave the "
@@ -22,12 +20,10 @@ _NESTED = "The {kind} is inside a savepoint, and only a whole transaction can be
 
 
 class SqlalchemyLibrary:
-    """A connection or session of SQLAlchemy."""
+    """A connection or session of SQLAlchemy for blocking code."""
 
     def __init__(self, target: object) -> None:
-        if isinstance(target, scoped_session | async_scoped_session):
-            target = target()
-        self._target = target
+        self._target = target() if isinstance(target, scoped_session) else target
 
     def hands(self) -> Hands:
         """Return what blocking code uses it with."""
@@ -36,38 +32,16 @@ class SqlalchemyLibrary:
                 return Hands(SessionKeeper(self._target, self._target))
             case Connection():
                 return Hands(ConnectionKeeper(self._target, self._target))
-            case AsyncSession() | AsyncConnection():
-                raise MisuseError(f"{type(self._target).__name__} belongs to asyncio; declare the operation there.")
             case _:
-                raise _unknown(self._target, "Connection or Session")
+                raise unknown(self._target, "Connection or Session")
 
     def async_hands(self) -> AsyncHands:
-        """Return what asyncio uses it with."""
-        match self._target:
-            case AsyncSession():
-                session_keeper = SessionKeeper(self._target.sync_session, self._target)
-                return AsyncHands(session_keeper, call=_runner(self._target))
-            case AsyncConnection():
-                if self._target.sync_connection is None:
-                    raise MisuseError("The AsyncConnection is not open yet; enter it with `async with` first.")
-                connection_keeper = ConnectionKeeper(self._target.sync_connection, self._target)
-                return AsyncHands(connection_keeper, call=_runner(self._target))
-            case Session() | Connection():
-                raise MisuseError(
-                    f"{type(self._target).__name__} would block the event loop; hand in its asyncio twin."
-                )
-            case _:
-                raise _unknown(self._target, "AsyncConnection or AsyncSession")
+        """Refuse: it would block the loop."""
+        raise MisuseError(f"{type(self._target).__name__} would block the event loop; hand in its asyncio twin.")
 
 
-def _runner(target: AsyncConnection | AsyncSession) -> Call:
-    async def run(act: Callable[[], Any]) -> Any:
-        return await target.run_sync(lambda _: act())
-
-    return run
-
-
-def _unknown(target: object, wanted: str) -> MisuseError:
+def unknown(target: object, wanted: str) -> MisuseError:
+    """Say that something of SQLAlchemy has no transaction."""
     return MisuseError(f"{type(target).__name__} is no transaction of SQLAlchemy that can be joined; use a {wanted}.")
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from nebis.errors import MisuseError
 from nebis.flow import Flow
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
 from nebis.stores.sql.joining.keeper import AsyncHands, Hands, Keep, Keeper, Library, OnDriver, Standing
 from nebis.stores.sql.sqlite.connection import Connection
 from nebis.stores.sql.sqlite.failures import failure_of
@@ -126,18 +126,27 @@ class _Work:
         self._is_begun = False
 
     def begin(self) -> Flow[None]:
-        was_open = yield from Keep(_checked)
+        """Begin in the library's way; what the application had open stays as it was if we cannot join it."""
+        try:
+            was_open = yield from Keep(_checked)
+            yield from self._join_or_leave(was_open=was_open)
+        except (MisuseError, StoreFailure):
+            raise
+        except Exception as error:
+            raise DefiniteFailure(f"the library gave no connection ({type(error).__name__})") from error
+        self._is_begun = True
+
+    def _join_or_leave(self, *, was_open: bool) -> Flow[None]:
         try:
             raw, self._on_thread = _driver_of((yield from Keep(lambda keeper: keeper.begin())))
             inner = SqliteTransaction(_Lent(lambda: self._join(_fresh(raw, was_open=was_open))))
             yield from OnDriver(lambda: self._on_thread(inner.begin))
         except BaseException:
-            # What the application had open before stays as it was.
             if not was_open:
-                yield from Keep(lambda keeper: keeper.rollback())
+                with suppress(Exception):
+                    yield from Keep(lambda keeper: keeper.rollback())
             raise
         self._inner = inner
-        self._is_begun = True
 
     def run(self, flow: Flow[T]) -> Flow[T]:
         yield from self._require_current()
