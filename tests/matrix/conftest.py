@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from nebis import Nebis
 from nebis.testing.bank import Bank, BankProcess
 from tests.engines.postgres import PostgresServer
 from tests.matrix.points import Kind
-from tests.matrix.stage import Evidence, Troupe
+from tests.matrix.stage import Child, Evidence, Troupe
 from tests.matrix.troupe import Part
 
-_TAKINGS = "CREATE TABLE takings (reference TEXT NOT NULL, kind TEXT NOT NULL, call TEXT NOT NULL)"
+LEASE_SECONDS = 0.1
+"""Short, since cells wait for it: nobody contends for a key while its first owner lives."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scene:
     """Where a cell is played."""
 
@@ -28,11 +29,21 @@ class Scene:
     bank: Bank
     troupe: Troupe
     connect: Callable[[], Any]
+    service: Child | None = None
+    """A process that was there all the time, as other instances of a service are; it serves what clients retry."""
 
-    def part(self, kind: Kind, key: str, **marks: Any) -> Part:
-        return Part(url=self.url, bank_port=self.bank.port, kind=kind, key=key, **marks)
+    def child(self, **marks: Any) -> AbstractContextManager[Child]:
+        """Start a process of the service, which may be told where to die."""
+        part = {"lease_seconds": LEASE_SECONDS, **marks}
+        return self.troupe.child(Part(url=self.url, bank_port=self.bank.port, **part))
+
+    def retry(self, evidence: Evidence, *, calls: int = 2) -> None:
+        """Let the client ask again, at an instance that lives."""
+        assert self.service is not None
+        evidence.hear(self.service.ask(evidence.kind, evidence.key, calls=calls))
 
     def evidence(self, kind: Kind, key: str) -> Evidence:
+        """Begin to collect what is seen of one key."""
         return Evidence(self.bank, kind, key, self._takings)
 
     def _takings(self, reference: str) -> list[tuple[str, str]]:
@@ -56,17 +67,19 @@ def troupe() -> Iterator[Troupe]:
 
 
 @pytest.fixture(scope="session")
-def sqlite_scene(tmp_path_factory: pytest.TempPathFactory, bank: Bank, troupe: Troupe) -> Scene:
+def sqlite_scene(tmp_path_factory: pytest.TempPathFactory, bank: Bank, troupe: Troupe) -> Iterator[Scene]:
     """A file that every cell shares."""
     file: Path = tmp_path_factory.mktemp("matrix") / "nebis.db"
-    return _prepared(Scene(f"sqlite:///{file}", bank, troupe, lambda: sqlite3.connect(file)))
+    with _set(Scene(f"sqlite:///{file}", bank, troupe, lambda: sqlite3.connect(file))) as scene:
+        yield scene
 
 
 @pytest.fixture(scope="session")
-def postgres_scene(postgres_server: PostgresServer, bank: Bank, troupe: Troupe) -> Scene:
+def postgres_scene(postgres_server: PostgresServer, bank: Bank, troupe: Troupe) -> Iterator[Scene]:
     """A database that every cell shares."""
     url = postgres_server.create_database()
-    return _prepared(Scene(url, bank, troupe, lambda: psycopg.connect(url)))
+    with _set(Scene(url, bank, troupe, lambda: psycopg.connect(url))) as scene:
+        yield scene
 
 
 @pytest.fixture
@@ -77,10 +90,13 @@ def scene(request: pytest.FixtureRequest) -> Scene:
     return found
 
 
-def _prepared(scene: Scene) -> Scene:
+@contextmanager
+def _set(scene: Scene) -> Iterator[Scene]:
     with Nebis(scene.url, housekeeping=False):
         pass
     with closing(scene.connect()) as connection:
-        connection.execute(_TAKINGS)
+        connection.execute("CREATE TABLE takings (reference TEXT NOT NULL, kind TEXT NOT NULL, call TEXT NOT NULL)")
         connection.commit()
-    return scene
+    with scene.child() as service:
+        scene.service = service
+        yield scene

@@ -32,13 +32,16 @@ _WRITES = frozenset({"claim", "complete", "save"})
 """Statements that change a record. Outside a transaction they are a commit of their own."""
 
 
+_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
 class Doom:
     """Counts how often each place was passed, and ends or freezes the process at one of them."""
 
     def __init__(self, say: Say, place: str | None, how: str) -> None:
         name, _, number = (place or "").partition("#")
         self._place = (name, int(number or 1)) if place else None
-        self._signal = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[how]
+        self._how = how
         self._passed: Counter[str] = Counter()
         self._say = say
 
@@ -46,8 +49,8 @@ class Doom:
         """Go past a place, or not."""
         self._passed[name] += 1
         if self._place == (name, self._passed[name]):
-            self._say(doomed=name, pid=os.getpid())
-            os.kill(os.getpid(), self._signal)
+            self._say(doomed=name, how=self._how, pid=os.getpid())
+            os.kill(os.getpid(), _SIGNALS[self._how])
 
 
 class MortalStore:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from nebis.testing.bank import Bank
 from nebis.testing.history import History, check
 from tests.matrix.points import Kind
-from tests.matrix.troupe import Part, now
+from tests.matrix.troupe import Order, Part, now
 
 ROOT = Path(__file__).parents[2]
 LONGEST_SECONDS = 60.0
@@ -64,42 +64,41 @@ class Troupe:
             finally:
                 child.end()
 
-    def said_by(self, part: Part) -> list[dict[str, Any]]:
-        """Let a child play its part to the end, and return all that it said."""
-        with self.child(part) as child:
-            return child.rest()
-
 
 class Child:
     """One child, as far as it can be heard."""
 
     def __init__(self, line: socket.socket) -> None:
+        self._line = line
         self._lines = line.makefile()
-        self.said: list[dict[str, Any]] = []
         self._frozen_pid: int | None = None
 
-    def until_frozen(self) -> None:
-        """Listen until it stops where it was told to."""
+    def ask(self, kind: Kind, key: str, *, calls: int = 1) -> list[dict[str, Any]]:
+        """Give an order, and return all that is said until it is done, or until death or frost."""
+        order = asdict(Order(kind=kind, key=key, calls=calls))
+        self._line.sendall(json.dumps(order).encode() + b"\n")
+        return self.hear()
+
+    def hear(self) -> list[dict[str, Any]]:
+        """Return all that is said from now on until the order is done, or until death or frost."""
+        said: list[dict[str, Any]] = []
         for line in self._lines:
-            self.said.append(_told(line))
-            if "doomed" in self.said[-1]:
-                self._frozen_pid = self.said[-1]["pid"]
-                return
-        raise AssertionError(f"it never came to the place where it was to stop; it said {self.said}")
+            said.append(_told(line))
+            if "end" in said[-1]:
+                break
+            if said[-1].get("how") == "stop":
+                self._frozen_pid = said[-1]["pid"]
+                break
+        return said
 
     def thaw(self) -> None:
-        """Let it go on."""
-        assert self._frozen_pid is not None
+        """Let a frozen child go on."""
+        assert self._frozen_pid is not None, "it never came to the place where it was to stop"
         os.kill(self._frozen_pid, signal.SIGCONT)
-
-    def rest(self) -> list[dict[str, Any]]:
-        """Listen until it is gone, and return all that it ever said."""
-        self.said += [_told(line) for line in self._lines]
         self._frozen_pid = None
-        return self.said
 
     def end(self) -> None:
-        """Kill it if it is still frozen: nobody else would."""
+        """Kill it if it is still frozen; otherwise it ends when nobody asks it any more."""
         if self._frozen_pid is not None:
             os.kill(self._frozen_pid, signal.SIGKILL)
         self._lines.close()

@@ -7,12 +7,10 @@ import time
 
 import pytest
 
-from tests.matrix.conftest import Scene
+from tests.matrix.conftest import LEASE_SECONDS, Scene
 from tests.matrix.points import Kind, expected_after_kill, label_of, points_of
 
 STORES = ("sqlite", "postgres")
-LEASE_SECONDS = 0.1
-"""Short, since every cell waits for one: nobody contends for the key while its first owner lives."""
 TRIES = 2
 
 CELLS = [(store, kind, point) for store in STORES for kind in Kind for point in points_of(kind)]
@@ -35,15 +33,12 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     expected = expected_after_kill(kind, point)
     evidence = scene.evidence(kind, key)
 
-    killed = evidence.hear(
-        scene.troupe.said_by(
-            scene.part(kind, key, lease_seconds=LEASE_SECONDS, place=label_of(kind, point)),
-        )
-    )
+    with scene.child(place=label_of(kind, point)) as child:
+        killed = evidence.hear(child.ask(kind, key))
     assert killed[-1].get("doomed") == label_of(kind, point).partition("#")[0], "it outlived the point"
     time.sleep(LEASE_SECONDS)  # The lease of the dead must pass; nothing else can end it.
     for _ in range(TRIES):
-        evidence.hear(scene.troupe.said_by(scene.part(kind, key, lease_seconds=LEASE_SECONDS, calls=2)))
+        scene.retry(evidence)
         if evidence.state == expected.state:
             break
 

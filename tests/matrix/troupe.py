@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from nebis import InDoubt, InFlight, Nebis, NotYet, Rejected
+from nebis import InDoubt, InFlight, Nebis, NotYet, Operation, Rejected
 from nebis.core.record import State
 from nebis.ports.observer import AttemptStarted, Completed, Event
 from nebis.ports.store import Scan
@@ -29,18 +29,26 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a child plays: one operation under one key, asked for a few times, with or without a place to die."""
+    """What a child is: a process of the service, with or without a place to die."""
 
     url: str
     bank_port: int
-    kind: Kind
-    key: str
     place: str | None = None
     how: str = "kill"
-    calls: int = 1
     lease_seconds: float
     timeout_seconds: float = 30.0
+    """How long it waits for the bank."""
     persists: bool = False
+    """Whether its handlers ask again, in the same attempt, after a call without an answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What it is asked for: one operation under one key, a few times."""
+
+    kind: Kind
+    key: str
+    calls: int = 1
 
 
 def now() -> int:
@@ -49,38 +57,54 @@ def now() -> int:
 
 
 class Actor:
-    """One child."""
+    """One child: a process that serves the operations of every kind."""
 
     def __init__(self, part: Part, line: socket.socket) -> None:
         self._part = part
+        self._orders = line.makefile()
         self._line = line.makefile("w")
-        self._tenant = f"acct of {part.key}"
+        self._key = ""
 
     def play(self) -> None:
+        """Serve orders until they end, or until the place where it dies."""
         part = self._part
         doom = Doom(self._say, part.place, part.how)
-        till = Till(
-            doom=doom,
-            bank_port=part.bank_port,
-            mode=MODES.get(part.kind, MODES[Kind.OPAQUE]),
-            marker="?" if part.url.startswith("sqlite") else "%s",
-            timeout_seconds=part.timeout_seconds,
-        )
-        with Nebis(part.url, observers=[self._observe], housekeeping=False) as nebis:
+        with Nebis(part.url, observers=[self._observe], housekeeping=False, migrate=False) as nebis:
             lease = timedelta(seconds=part.lease_seconds)
-            take = declare(nebis, part.kind, till, lease, persists=part.persists)
+            tills = {kind: self._till(kind, doom) for kind in Kind}
+            served = {kind: declare(nebis, kind, tills[kind], lease, persists=part.persists) for kind in Kind}
             make_mortal(nebis, doom)
-            for number in range(part.calls):
-                till.call = f"{os.getpid()}-{number}"
-                self._told("invoke", till.call, command=part.key, nonce=part.key)
-                try:
-                    receipt = take(key=part.key, tenant=self._tenant, command=part.key)
-                except Exception as error:  # noqa: BLE001 - whatever a client is told is what the history is about.
-                    self._told_error(till.call, error)
-                else:
-                    self._told_receipt(till.call, receipt)
-                doom.pass_by("after answer")
-            self._tell_record(nebis)
+            for line in self._orders:
+                order = Order(**json.loads(line))
+                self._key = order.key
+                for number in range(order.calls):
+                    self._call(served[order.kind], tills[order.kind], number)
+                    doom.pass_by("after answer")
+                self._tell_record(nebis)
+                self._say(end=order.key)
+
+    def _till(self, kind: Kind, doom: Doom) -> Till:
+        return Till(
+            doom=doom,
+            bank_port=self._part.bank_port,
+            mode=MODES.get(kind, MODES[Kind.OPAQUE]),
+            marker="?" if self._part.url.startswith("sqlite") else "%s",
+            timeout_seconds=self._part.timeout_seconds,
+        )
+
+    def _call(self, take: Operation[str, Receipt], till: Till, number: int) -> None:
+        till.call = f"{os.getpid()}-{self._key}-{number}-{now()}"
+        self._told("invoke", till.call, command=self._key, nonce=self._key)
+        try:
+            receipt = take(key=self._key, tenant=self._tenant, command=self._key)
+        except Exception as error:  # noqa: BLE001 - whatever a client is told is what the history is about.
+            self._told_error(till.call, error)
+        else:
+            self._told_receipt(till.call, receipt)
+
+    @property
+    def _tenant(self) -> str:
+        return f"acct of {self._key}"
 
     def _told_receipt(self, call: str, receipt: Receipt) -> None:
         body = json.dumps(asdict(receipt), sort_keys=True)
@@ -117,7 +141,7 @@ class Actor:
             self._say(stored=event.kind)
 
     def _told(self, kind: str, call: str | None = None, **marks: Any) -> None:
-        entry = {"type": kind, "tenant": self._tenant, "key": self._part.key, "at": now(), **marks}
+        entry = {"type": kind, "tenant": self._tenant, "key": self._key, "at": now(), **marks}
         self._say(**(entry if call is None else {**entry, "call": call}))
 
     def _say(self, **told: Any) -> None:
@@ -140,10 +164,18 @@ def serve(path: str) -> None:
             if any(key.fileobj is sys.stdin for key, _ in selector.select()):
                 return
             line, _ = listener.accept()
-            part = Part(**json.loads(line.makefile().readline()))
+            part = Part(**json.loads(_first_line(line)))
             if os.fork() == 0:
                 os._exit(_act(part, line))
             line.close()
+
+
+def _first_line(line: socket.socket) -> bytes:
+    """Read one line and not a byte more: what follows it is the child's to read."""
+    read = bytearray()
+    while not read.endswith(b"\n"):
+        read += line.recv(1)
+    return bytes(read)
 
 
 def _act(part: Part, line: socket.socket) -> int:
@@ -151,7 +183,7 @@ def _act(part: Part, line: socket.socket) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
-        Actor(Part(**{**asdict(part), "kind": Kind(part.kind)}), line).play()
+        Actor(part, line).play()
     except BaseException as error:  # noqa: BLE001 - the only way to learn of a child's own mistake.
         line.sendall(json.dumps({"broken": repr(error)}).encode() + b"\n")
         return 1

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -47,6 +48,11 @@ class Plot:
     steps: Sequence[Do] = (Do("charge"),)
     ends: Callable[[], object] = lambda: None
     runs: int = 0
+    swallows: bool = False
+    """The handler goes on after an effect that failed."""
+
+    def tolerance(self) -> AbstractContextManager[None]:
+        return suppress(ConnectionError) if self.swallows else nullcontext()
 
 
 def new_key() -> str:
@@ -131,18 +137,15 @@ class BlockingShop(Shop):
         @self.nebis.operation(self.name, effects=effects, **{**SHORT, **options})
         def pay(attempt: Attempt, command: str) -> str:
             self.plot.runs += 1
-            results = [
-                attempt.effect(
-                    do.name or do.what,
-                    self.calls(do.what),
-                    command,
-                    *do.arguments,
-                    recall=do.recall,
-                    returns=str,
-                    timeout=do.timeout,
-                )
-                for do in self.plot.steps
-            ]
+            results: list[str] = []
+            for do in self.plot.steps:
+                call, arguments = self.calls(do.what), (command, *do.arguments)
+                with self.plot.tolerance():
+                    results.append(
+                        attempt.effect(
+                            do.name or do.what, call, *arguments, recall=do.recall, returns=str, timeout=do.timeout
+                        )
+                    )
             self.plot.ends()
             return ", ".join(results)
 
@@ -176,18 +179,15 @@ class AsyncShop(Shop):
         @self.nebis.operation(self.name, effects=effects, **{**SHORT, **options})
         async def pay(attempt: AsyncAttempt, command: str) -> str:
             self.plot.runs += 1
-            results = [
-                await attempt.effect(
-                    do.name or do.what,
-                    self.calls(do.what),
-                    command,
-                    *do.arguments,
-                    recall=do.recall,
-                    returns=str,
-                    timeout=do.timeout,
-                )
-                for do in self.plot.steps
-            ]
+            results: list[str] = []
+            for do in self.plot.steps:
+                call, arguments = self.calls(do.what), (command, *do.arguments)
+                with self.plot.tolerance():
+                    results.append(
+                        await attempt.effect(
+                            do.name or do.what, call, *arguments, recall=do.recall, returns=str, timeout=do.timeout
+                        )
+                    )
             ended = self.plot.ends()
             if inspect.isawaitable(ended):
                 await ended

@@ -125,7 +125,7 @@ def _if_it_happened(record: Record) -> str:
 
 def _if_it_did_not(record: Record, now: int) -> str:
     goes_on = any(not effect.is_open for effect in record.effects) or record.is_undoing
-    then = "the operation goes on without it" if goes_on else "the next request with this key runs it anew"
+    then = "the operation goes on, and asks for it anew" if goes_on else "the next request with this key runs it anew"
     wait = "" if record.has_lapsed(now) else f" Not before {instant(record.lease_until)}: until then its call can land."
     return f"It did not happen, and its process is certainly dead, so that it cannot happen later: {then}.{wait}"
 

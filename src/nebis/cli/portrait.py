@@ -86,7 +86,7 @@ def facts(portrait: Portrait) -> Iterator[Line]:
     if record.state in (State.IN_PROGRESS, State.IN_DOUBT):
         yield Line(label="owner", text=_owner(portrait))
     if record.state is State.IN_DOUBT:
-        yield Line(label="its calls", text=_calls(record, portrait.now))
+        yield Line(label="calls", text=_calls(record, portrait.now))
     if record.outcome is not None and record.outcome_kind is not None:
         yield Line(label="outcome", text=f"{record.outcome_kind.value}, {len(record.outcome)} bytes stored")
     elif record.outcome_kind is not None:
@@ -100,7 +100,7 @@ def _is_late(portrait: Portrait) -> bool:
 def _owner(portrait: Portrait) -> str:
     owner = portrait.owner
     if owner is None:
-        return "not known: who ends within a second is not written down"
+        return "not known: an attempt is written down once it has lived for a second"
     heard_at = max(owner.started_at, min(portrait.record.lease_until - owner.lease_us, portrait.now))
     ago = span(portrait.now - heard_at)
     return f"{visible(owner.host)}, pid {owner.pid}; last sign of life at {instant(heard_at)} at the latest, {ago} ago"
@@ -108,9 +108,9 @@ def _owner(portrait: Portrait) -> str:
 
 def _calls(record: Record, now: int) -> str:
     if record.mode is EffectsMode.OPAQUE:
-        return "not known when they end: the operation is opaque"
+        return "nobody knows when they end: the operation is opaque"
     ended = "ended" if record.has_lapsed(now) else "ends"
-    return f"its effect timeout {ended} by {instant(record.lease_until)}; a process that was only paused may call later"
+    return f"its effect timeout {ended} by {instant(record.lease_until)}; a process that was paused may call even later"
 
 
 def effects(portrait: Portrait) -> Iterator[Line]:
@@ -183,8 +183,8 @@ def _retention(record: Record, now: int) -> Iterator[tuple[int, str, str]]:
     if record.state is State.AVAILABLE:
         yield record.expires_at, "is removed, if nobody asks for it", "dim"
     if record.state in (State.COMPLETED, State.EXPIRED):
-        yield record.expires_at, "answer is no longer kept" if now < record.expires_at else "answer was dropped", "dim"
-        yield record.forget_at, "how it ended is forgotten", "dim"
+        yield record.expires_at, "answer expires" if now < record.expires_at else "answer expired", "dim"
+        yield record.forget_at, "how it ended is forgotten too", "dim"
 
 
 def lines(portrait: Portrait, advised: Sequence[Advice]) -> list[str]:
