@@ -18,7 +18,6 @@ from nebis.testing.conformance.stage import Stage
 from nebis.testing.conformance.twin import Twin
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-WIDTH = 100
 
 
 class Scene:
@@ -66,11 +65,12 @@ def on_each_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
         yield scene
 
 
-def drawn_in_colour(picture: RenderableType) -> str:
-    """Return what a terminal of a fixed width would be sent."""
-    console = Console(width=WIDTH, force_terminal=True, color_system="standard", highlight=False, legacy_windows=False)
+def drawn_in_colour(*pictures: tuple[RenderableType, bool], width: int = 100) -> str:
+    """Return what a terminal of a fixed width would be sent; what must stay whole is marked so."""
+    console = Console(width=width, force_terminal=True, color_system="standard", highlight=False, legacy_windows=False)
     with console.capture() as capture:
-        console.print(picture)
+        for picture, is_whole in pictures:
+            console.print(picture, soft_wrap=is_whole)
     return capture.get()
 
 

@@ -61,8 +61,9 @@ def drawn(scene: Scene, record: Record, now: int) -> Portrait:
 
 def check_both(name: str, portrait: Portrait) -> None:
     advised = advice(portrait.record, portrait.now)
+    parts = [(part.picture, part.is_whole) for part in picture.painted(portrait, advised)]
     check_snapshot(f"show/{name}.txt", "\n".join(picture.lines(portrait, advised)))
-    check_snapshot(f"show/{name}.ansi", drawn_in_colour(picture.painted(portrait, advised)))
+    check_snapshot(f"show/{name}.ansi", drawn_in_colour(*parts))
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)

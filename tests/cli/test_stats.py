@@ -35,7 +35,7 @@ def test_what_is_there_and_what_happened_plain_and_in_colour(scene: Scene) -> No
             stuck_after_us=stuck_after_us,
         )
         check_snapshot(f"stats/{name}.txt", "\n".join(statistics.lines(found)))
-        check_snapshot(f"stats/{name}.ansi", drawn_in_colour(statistics.painted(found)))
+        check_snapshot(f"stats/{name}.ansi", drawn_in_colour((statistics.painted(found), False)))
 
 
 @pytest.mark.parametrize(("situation", "state"), [("running", "in_progress"), ("in doubt, sticky", "in_doubt")])

@@ -1,6 +1,7 @@
 """One bank, one troupe and one store of each kind for a whole run: each cell has a key of its own."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ class Scene:
         """Start a process of the service, which may be told where to die."""
         part = {"lease_seconds": LEASE_SECONDS, **marks}
         return self.troupe.child(Part(url=self.url, bank_port=self.bank.port, **part))
+
+    def wait_for_lease(self) -> None:
+        """Let the lease of a process pass that cannot renew it any more; nothing else can end it."""
+        time.sleep(LEASE_SECONDS)
 
     def retry(self, evidence: Evidence, *, calls: int = 2) -> None:
         """Let the client ask again, at an instance that lives."""

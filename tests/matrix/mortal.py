@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,13 +45,16 @@ class Doom:
         self._how = how
         self._passed: Counter[str] = Counter()
         self._say = say
+        self.renewing = threading.Lock()
+        """Held during a renewal: whoever freezes inside one on SQLite keeps the whole file locked, for everybody."""
 
     def pass_by(self, name: str) -> None:
         """Go past a place, or not."""
         self._passed[name] += 1
         if self._place == (name, self._passed[name]):
-            self._say(doomed=name, how=self._how, pid=os.getpid())
-            os.kill(os.getpid(), _SIGNALS[self._how])
+            with self.renewing:
+                self._say(doomed=name, how=self._how, pid=os.getpid())
+                os.kill(os.getpid(), _SIGNALS[self._how])
 
 
 class MortalStore:
@@ -117,7 +121,11 @@ def make_mortal(nebis: Nebis, doom: Doom) -> None:
     world, _ = nebis.opened()
     mortal: Any = MortalStore(world.backend.store, doom)
     world.backend = dataclasses.replace(world.backend, store=mortal)
-    perform = BlockingTurn.perform
+    perform, renew = BlockingTurn.perform, world.heartbeat._renew
+
+    def renewed(*arguments: Any) -> None:
+        with doom.renewing:
+            renew(*arguments)
 
     def performed(turn: BlockingTurn, ask: Ask[Any]) -> Any:
         name = _name(ask)
@@ -128,4 +136,6 @@ def make_mortal(nebis: Nebis, doom: Doom) -> None:
         doom.pass_by(f"after {name}")
         return answer
 
-    setattr(BlockingTurn, "perform", performed)  # noqa: B010 - a method cannot be assigned to by name under mypy.
+    # By name: a method cannot be assigned to under mypy.
+    setattr(BlockingTurn, "perform", performed)  # noqa: B010
+    setattr(world.heartbeat, "_renew", renewed)  # noqa: B010

@@ -174,9 +174,10 @@ class Evidence:
         """Judge the whole history of this key by the twelve rules."""
         history = History()
         seen_states = [entry for entry in self.said if entry.get("type") in ("record", "completed")]
-        for entry in self.said:
-            if "type" in entry and entry not in seen_states:
-                history.add(entry)
+        told = [entry for entry in self.said if "type" in entry and entry not in seen_states]
+        # A frozen child was heard to its end only after those that came while it was frozen.
+        for entry in sorted(told, key=lambda entry: int(entry["at"])):
+            history.add(entry)
         for entry in _last_of_each(seen_states):
             history.add(entry)
         for entry in self.effects():

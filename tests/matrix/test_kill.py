@@ -3,11 +3,9 @@
 Each cell is one test, so a failing one is named: `test_cell[sqlite-sticky-call/charged]`.
 """
 
-import time
-
 import pytest
 
-from tests.matrix.conftest import LEASE_SECONDS, Scene
+from tests.matrix.conftest import Scene
 from tests.matrix.points import Kind, expected_after_kill, label_of, points_of
 
 STORES = ("sqlite", "postgres")
@@ -36,7 +34,7 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     with scene.child(place=label_of(kind, point)) as child:
         killed = evidence.hear(child.ask(kind, key))
     assert killed[-1].get("doomed") == label_of(kind, point).partition("#")[0], "it outlived the point"
-    time.sleep(LEASE_SECONDS)  # The lease of the dead must pass; nothing else can end it.
+    scene.wait_for_lease()
     for _ in range(TRIES):
         scene.retry(evidence)
         if evidence.state == expected.state:

@@ -39,7 +39,7 @@ class Executioner:
 
     def pass_moment(self) -> None:
         if self.moments == self._at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            signal.raise_signal(signal.SIGKILL)
         self.moments += 1
 
     def watch(self, owner: type, name: str) -> None:
@@ -59,7 +59,7 @@ class Executioner:
 
 def stop(_: Scene) -> None:
     """Stop as a machine does that is suspended."""
-    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.raise_signal(signal.SIGSTOP)  # To this very thread: a signal to the process may let it go on for a while.
 
 
 STOPS: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
@@ -80,7 +80,6 @@ def live(order: dict[str, Any]) -> None:
         execution = shop.sell(order["key"], *executioner.around(steps))
         told = f"{execution.result} by another" if execution.is_replay else execution.result
     except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to know.
-        import traceback; traceback.print_exc()
         told = type(error).__name__
     executioner.pass_moment()  # After the last statement, the COMMIT.
     say(key=order["key"], told=told, moments=executioner.moments)

@@ -127,3 +127,22 @@ def test_a_doubt_of_the_handlers_own_rolls_the_rows_back(shop: Shop, key: str) -
         shop.sell(key, pay, doubt)
 
     assert shop.books.of(key) == (0, 0)
+
+
+def test_a_transaction_that_the_handler_leaves_open_does_not_swallow_how_it_ended(shop: Shop, key: str) -> None:
+    if shop.is_single:
+        pytest.skip("A single transaction is ended by whoever began it.")
+
+    def leave_open(scene: Scene) -> Any:
+        opened = scene.attempt.transaction()
+        return opened.__aenter__() if hasattr(opened, "__aenter__") else opened.__enter__()
+
+    shop.prelude = (leave_open,)
+    try:
+        with pytest.raises(MisuseError, match="already open"):
+            shop.sell(key)
+    finally:
+        shop.prelude = ()
+
+    assert shop.books.state(key) == "A"
+    assert shop.sell(key).result == "paid"

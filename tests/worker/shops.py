@@ -131,8 +131,8 @@ class BlockingShop(Shop):
     nebis: Nebis
     name = "pay"
 
-    def open(self, url: str, effects: EffectsMode = Declared, **options: Any) -> None:
-        self.nebis = Nebis(url, observers=[self.told.append], housekeeping=False)
+    def open(self, url: str, effects: EffectsMode = Declared, *, housekeeping: bool = False, **options: Any) -> None:
+        self.nebis = Nebis(url, observers=[self.told.append], housekeeping=housekeeping)
 
         @self.nebis.operation(self.name, effects=effects, **{**SHORT, **options})
         def pay(attempt: Attempt, command: str) -> str:
@@ -172,9 +172,9 @@ class AsyncShop(Shop):
     nebis: AsyncNebis
     name = "pay"
 
-    def open(self, url: str, effects: EffectsMode = Declared, **options: Any) -> None:
+    def open(self, url: str, effects: EffectsMode = Declared, *, housekeeping: bool = False, **options: Any) -> None:
         self.loop = Loop()
-        self.nebis = AsyncNebis(url, observers=[self.told.append], housekeeping=False)
+        self.nebis = AsyncNebis(url, observers=[self.told.append], housekeeping=housekeeping)
 
         @self.nebis.operation(self.name, effects=effects, **{**SHORT, **options})
         async def pay(attempt: AsyncAttempt, command: str) -> str:

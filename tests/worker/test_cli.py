@@ -22,7 +22,7 @@ from nebis.ports.store import Scan
 from tests.cli.command import nebis, start_nebis
 
 ROOT = Path(__file__).parents[2]
-KEY = "key-that-outlives-01"
+KEY = "3f0c2b1e-9a54-4c57-8f0e-5d2a7c9b1e64"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

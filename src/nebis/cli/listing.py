@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nebis.cli.output import complain, is_watched, say, say_json, show
+from nebis.cli.output import complain, is_watched, say, say_json, show, width
 from nebis.cli.phrases import (
     STATE_STYLES,
     STATE_WORDS,
@@ -74,7 +76,7 @@ def list_(
     elif not page:
         complain("no record is like that")
     elif is_watched():
-        show(painted(page, now))
+        show(painted(page, now, width()))
     else:
         for line in lines(page, now):
             say(line)
@@ -91,19 +93,31 @@ def lines(records: Sequence[Record], now: int) -> list[str]:
     ]
 
 
-def painted(records: Sequence[Record], now: int) -> Table:
-    """Return the table for a terminal, folded where it is too narrow."""
+def painted(records: Sequence[Record], now: int, width: int) -> RenderableType:
+    """Return the table for a terminal, or two lines for each record where it does not fit."""
     names, rows = _table(records, now)
+    if max(len(line) for line in lines(records, now)) > width:
+        return Group(*(_in_two_lines(record, now) for record in records))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in names:
-        table.add_column(name, no_wrap=name in ("id", "state", "age"), overflow="fold")
+        table.add_column(name, no_wrap=True)
     for record, row in zip(records, rows, strict=True):
-        cells = [Text(cell) for cell in row]
-        cells[names.index("state")].stylize(STATE_STYLES[record.state])
-        if "lease" in names and record.has_lapsed(now):
-            cells[names.index("lease")].stylize("yellow")
-        table.add_row(*cells)
+        styles = _styles(record, now)
+        table.add_row(*(Text(cell, style=styles.get(name, "")) for name, cell in zip(names, row, strict=True)))
     return table
+
+
+def _in_two_lines(record: Record, now: int) -> Group:
+    cells, styles = _cells(record, now), _styles(record, now)
+    first = Text("  ").join(Text(cells[name], style=styles.get(name, "")) for name in ("id", "state", "lease"))
+    said = [cells[name] for name in ("operation", "tenant", "key", "doubt", "resource") if cells[name]]
+    attempts = "1 attempt" if record.attempts == 1 else f"{record.attempts} attempts"
+    second = Text(", ".join([*said, f"{cells['age']} old", attempts]), style="dim")
+    return Group(first, Padding(second, (0, 0, 0, 2)))
+
+
+def _styles(record: Record, now: int) -> dict[str, str]:
+    return {"state": STATE_STYLES[record.state], "lease": "yellow" if record.has_lapsed(now) else ""}
 
 
 def _table(records: Sequence[Record], now: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -32,8 +32,11 @@ def is_watched() -> bool:
     return sys.stdout.isatty()
 
 
-def show(picture: RenderableType) -> None:
-    """Print something laid out for a terminal, in colour unless NO_COLOR or the terminal forbids it."""
+def show(picture: RenderableType, *, is_whole: bool = False) -> None:
+    """Print something laid out for a terminal, in colour unless NO_COLOR or the terminal forbids it.
+
+    What must stay whole is left to the terminal to wrap, so that it can be copied as one line.
+    """
     terminal = Console()
     canvas = StringIO()
     Console(
@@ -42,8 +45,13 @@ def show(picture: RenderableType) -> None:
         force_terminal=terminal.is_terminal,
         color_system="standard" if terminal.color_system else None,
         highlight=False,
-    ).print(picture)
+    ).print(picture, soft_wrap=is_whole)
     say(canvas.getvalue().rstrip("\n"))
+
+
+def width() -> int:
+    """Return how many characters fit on a line of the terminal."""
+    return Console().width
 
 
 def show_help(context: typer.Context) -> None:

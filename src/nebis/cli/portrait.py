@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -201,25 +201,33 @@ def lines(portrait: Portrait, advised: Sequence[Advice]) -> list[str]:
     return told
 
 
-def painted(portrait: Portrait, advised: Sequence[Advice]) -> Group:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of what a terminal shows."""
+
+    picture: RenderableType
+    is_whole: bool = False
+    """A command that is broken into lines cannot be copied."""
+
+
+def painted(portrait: Portrait, advised: Sequence[Advice]) -> Iterator[Part]:
     """Return everything for a terminal."""
     heading = Text(f"{portrait.record.record_id}  ", style="bold")
     heading.append(STATE_WORDS[portrait.record.state], style=STATE_STYLES[portrait.record.state])
-    parts: list[RenderableType] = [heading]
+    yield Part(heading)
     for title, section in _sections(portrait):
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
         for line in section:
             grid.add_row(Text(line.label, style="dim"), Text(line.text, style=line.style))
-        parts += [Text(), Text(title, style="bold underline"), Padding(grid, (0, 0, 0, 2))]
-    parts += [Text(), Text("what you can do next", style="bold underline")]
+        yield Part(Text(f"\n{title}", style="bold"))
+        yield Part(Padding(grid, (0, 0, 0, 2)))
+    yield Part(Text("\nwhat you can do next", style="bold"))
     for each in advised:
-        parts.append(Padding(Text(each.text), (0, 0, 0, 2)))
+        yield Part(Padding(Text(each.text), (0, 0, 0, 2)))
         if each.command is not None:
-            # Never folded by us: a command that is broken into lines cannot be copied.
-            parts.append(Text(f"    {each.command}", style="bold cyan", no_wrap=True, overflow="ignore"))
-    return Group(*parts)
+            yield Part(Text(f"    {each.command}", style="cyan"), is_whole=True)
 
 
 def _sections(portrait: Portrait) -> Iterator[tuple[str, list[Line]]]:

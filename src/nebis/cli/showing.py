@@ -69,7 +69,8 @@ def tell(drawn: Portrait, place: Place, *, is_json: bool) -> None:
     if is_json:
         say_json(picture.as_json(drawn, advised))
     elif is_watched():
-        show(picture.painted(drawn, advised))
+        for part in picture.painted(drawn, advised):
+            show(part.picture, is_whole=part.is_whole)
     else:
         for line in picture.lines(drawn, advised):
             say(line)

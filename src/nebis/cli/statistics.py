@@ -99,7 +99,7 @@ def painted(statistics: Statistics) -> Group:
         grid.add_column(overflow="fold")
         for name, number, more in rows:
             grid.add_row(Text(name, style=styles.get(name, "")), Text(number), Text(more, style="dim"))
-        parts += [Text(title, style="bold underline"), Padding(grid, (0, 0, 0, 2)), Text()]
+        parts += [Text(title, style="bold"), Padding(grid, (0, 0, 0, 2)), Text()]
     if statistics.stuck:
         parts += [Text(f"stuck: {line}", style="bold red") for line in _complaints(statistics)]
     else:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from nebis.core.record import EffectsMode
 from nebis.errors import InDoubt, Rejected, Retryable
 from nebis.flows.request import Disposition, classify
 from nebis.http.exchange import Exchange
@@ -15,8 +14,6 @@ from nebis.http.exchange import Exchange
 WITHDRAWN: Final = frozenset(
     {400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429, 431}
 )
-# True only for the moment: stored as an answer, they would refuse a caller long after the reason has passed.
-_PASSING: Final = frozenset({401, 403, 407, 408, 421, 423, 425, 429})
 
 
 class Answered(Exception):
@@ -34,7 +31,6 @@ class Answered(Exception):
 class Binding:
     """Which refusals of an endpoint are its last word under a key."""
 
-    mode: EffectsMode
     statuses: frozenset[int] | None = None
     """None is every 4xx that is not about the request itself, its caller or the moment."""
     errors: tuple[type[Exception], ...] = ()
@@ -56,17 +52,14 @@ class Binding:
         binds = status not in WITHDRAWN if self.statuses is None else status in self.statuses
         if binds:
             return Disposition.REJECT
-        if self.mode is EffectsMode.OPAQUE and status not in _PASSING:
-            # A key whose handler may have done anything cannot be given back. A definite answer is still an answer.
-            return Disposition.REJECT
         return Disposition.WITHDRAW if status in WITHDRAWN else Disposition.RETRY
 
 
-def binding(mode: EffectsMode, choice: Iterable[int | type[Exception]] | None) -> Binding:
+def binding(choice: Iterable[int | type[Exception]] | None) -> Binding:
     """Read which refusals bind: statuses, exceptions, or both; None is the usual ones."""
     if choice is None:
-        return Binding(mode=mode)
+        return Binding()
     chosen = tuple(choice)
     statuses = frozenset(one for one in chosen if isinstance(one, int))
     errors = tuple(one for one in chosen if isinstance(one, type))
-    return Binding(mode=mode, statuses=statuses, errors=errors)
+    return Binding(statuses=statuses, errors=errors)

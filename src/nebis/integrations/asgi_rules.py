@@ -41,8 +41,7 @@ def rule(
 ) -> Rule:
     """Protect requests such as `POST /payments/*`. `tenant` gets the scope, once whatever authenticates has run.
 
-    Validation runs inside, after the claim: what an endpoint refuses as invalid is withdrawn, or, if it is `Opaque`,
-    stored.
+    Validation runs inside, after the claim: what an endpoint refuses as invalid is withdrawn.
     """
     protected = protection(nebis, name, effects=effects, tenant=tenant, options=options)
     return Rule(Pattern.parse(pattern), nebis, protected)

@@ -88,7 +88,7 @@ def protection(
     if storage.faults():
         raise ConfigError([f"endpoint {name!r}: {fault}" for fault in storage.faults()])
     assert tenant is not None  # Otherwise it was a fault.
-    bound: Binding = binding(policy.effects, binds)
+    bound: Binding = binding(binds)
     subject = Subject(
         name=name,
         policy=policy,

@@ -244,6 +244,10 @@ class BlockingTurn:
         assert self.ledger is not None
         if self.single is None:
             self.target = None  # What comes after the handler is ours, and so is the connection for it.
+            if self.transaction is not None:
+                # Left open by the handler; what is said of the attempt from now on must not go into it.
+                self.transaction.rollback()
+                self.transaction = None
         return self.ledger.of(end)
 
     def transaction_begin(self, _: TransactionBegin) -> None:

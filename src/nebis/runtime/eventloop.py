@@ -269,9 +269,15 @@ class AsyncTurn:
         return task.result()
 
     async def rest(self) -> None:
-        """Wait for effects whose caller was cancelled, or did not wait: only their end tells what is known."""
+        """Wait for effects whose caller was cancelled, or did not wait: only their end tells what is known.
+
+        A transaction that was left behind in the same way is undone: what is said of the attempt must not go into it.
+        """
         if self._detached:
             await asyncio.wait(self._detached)
+        if self.single is None and self.transaction is not None:
+            transaction, self.transaction = self.transaction, None
+            await transaction.rollback()
 
     def _reattached(self, task: asyncio.Task[Any]) -> None:
         self._detached.discard(task)
