@@ -48,3 +48,35 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     assert len(calls) == expected.calls
     assert len({call["key"] for call in calls}) == min(expected.calls, 1)
     assert evidence.violations() == []
+
+
+TWICE = [
+    (store, kind, point)
+    for store in STORES
+    for kind in Kind
+    if kind.is_called_again
+    for point in ("intend/after-commit", "call/charged", "complete/before-commit")
+]
+
+
+@pytest.mark.parametrize(("store", "kind", "point"), TWICE, ids=["-".join(cell) for cell in TWICE])
+def test_successor_that_dies_at_the_same_point_has_a_successor_too(
+    scene: Scene, store: str, kind: Kind, point: str
+) -> None:
+    """F009: whoever goes on with a record is an owner like any other."""
+    evidence = scene.evidence(kind, f"killed-twice:{store}:{kind}:{point}")
+
+    for _ in range(2):
+        with scene.child(place=label_of(kind, point)) as child:
+            killed = evidence.hear(child.ask(kind, evidence.key))
+        assert "doomed" in killed[-1], "it outlived the point"
+        scene.wait_for_lease()
+    scene.retry(evidence)
+
+    calls = evidence.calls(3 if point == "call/charged" else 1)
+    assert len(calls) == (3 if point == "call/charged" else 1)
+    assert len({call["key"] for call in calls}) == 1
+    assert evidence.state == "completed"
+    assert evidence.charges == 1
+    assert len(set(evidence.answers)) == 1
+    assert evidence.violations() == []

@@ -23,6 +23,7 @@ from nebis.ports.store import Scan
 from tests.matrix.mortal import Doom, make_mortal
 from tests.matrix.operations import MODES, Receipt, Till, declare
 from tests.matrix.points import Kind
+from tests.matrix.sabotage import SABOTAGES
 
 _PR_SET_PDEATHSIG = 1
 
@@ -40,6 +41,8 @@ class Part:
     """How long it waits for the bank."""
     persists: bool = False
     """Whether its handlers ask again, in the same attempt, after a call without an answer."""
+    sabotage: str | None = None
+    """A bug to plant in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,8 @@ class Actor:
     def play(self) -> None:
         """Serve orders until they end, or until the place where it dies."""
         part = self._part
+        if part.sabotage is not None:
+            SABOTAGES[part.sabotage]()
         doom = Doom(self._say, part.place, part.how)
         with Nebis(part.url, observers=[self._observe], housekeeping=False, migrate=False) as nebis:
             lease = timedelta(seconds=part.lease_seconds)

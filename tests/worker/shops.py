@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -67,6 +68,11 @@ class Shop:
     plot: Plot = field(default_factory=Plot)
     told: list[Event] = field(default_factory=list)
     is_async: bool = False
+    is_slow: bool = False
+    """The bank may take its time, so that a loop must not wait for it."""
+
+    async def _without_blocking(self, call: Callable[[], str]) -> str:
+        return await asyncio.to_thread(call) if self.is_slow else call()
 
     def calls(self, what: str) -> Callable[..., Any]:
         """Return the client of the bank."""
@@ -75,7 +81,7 @@ class Shop:
             return self.bank.do(what, idempotency_key)
 
         async def call_async(*arguments: Any, idempotency_key: str) -> str:
-            return await asyncio.to_thread(self.bank.do, what, idempotency_key)
+            return await self._without_blocking(partial(self.bank.do, what, idempotency_key))
 
         return call_async if self.is_async else call
 
@@ -89,7 +95,8 @@ class Shop:
             return self.bank.do(f"undo {what}", idempotency_key)
 
         async def undo_async(result: str, *, idempotency_key: str, original_key: str) -> str:
-            return await asyncio.to_thread(undo, result, idempotency_key=idempotency_key, original_key=original_key)
+            call = partial(undo, result, idempotency_key=idempotency_key, original_key=original_key)
+            return await self._without_blocking(call)
 
         return undo_async if self.is_async else undo
 

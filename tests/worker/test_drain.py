@@ -111,6 +111,7 @@ def test_attempt_that_does_not_end_in_time_is_let_go_and_another_process_goes_on
 @DURABLE
 def test_call_that_is_under_way_is_made_again_under_the_same_key_by_another_process(shop: Make) -> None:
     made, other, stuck, key = shop(**LONG), shop(**LONG), Stuck(), new_key()
+    made.is_slow = True
     made.bank.before["charge"] = lambda: None if stuck.is_reached.is_set() else stuck.wait()
     other.bank = made.bank
     with ThreadPoolExecutor(1) as pool:
@@ -129,6 +130,7 @@ def test_call_that_is_under_way_is_made_again_under_the_same_key_by_another_proc
 def test_call_that_nobody_may_make_again_is_not_let_go(shop: Make) -> None:
     made, other, stuck, key = shop(**LONG), shop(**LONG), Stuck(), new_key()
     made.plot.steps = other.plot.steps = (Do("charge", Unrecoverable()),)
+    made.is_slow = True
     made.bank.before["charge"] = stuck.wait
     with ThreadPoolExecutor(1) as pool:
         attempt = begin(made, key, stuck, pool)

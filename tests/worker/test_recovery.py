@@ -249,13 +249,15 @@ def test_clean_record_that_nobody_can_finish_goes_back_to_its_client(shop: Make)
 def test_downstream_that_does_not_answer_in_time_is_asked_again_by_the_next_request(shop: Make) -> None:
     """The loop stops waiting; a blocking client is given the time, and raises by itself."""
     made, key = shop(), new_key()
-    never = threading.Event()
+    never, made.is_slow = threading.Event(), True
     made.bank.before["charge"] = lambda: never.wait(PATIENCE_SECONDS)
     made.plot.steps = (Do("charge", timeout=timedelta(milliseconds=50)),)
 
     with pytest.raises(EffectTimedOut):
         made.pay(key)
     never.set()
+    made.plot.steps = (Do("charge"),)
+    made.is_slow = False
 
     assert made.pay(key) == "charge done"
     assert len(set(made.bank.keys("charge"))) == 1
@@ -265,7 +267,7 @@ def test_downstream_that_does_not_answer_in_time_is_asked_again_by_the_next_requ
 @ON_A_LOOP
 def test_unrecoverable_downstream_that_does_not_answer_in_time_is_in_doubt(shop: Make) -> None:
     made, key = shop(), new_key()
-    never = threading.Event()
+    never, made.is_slow = threading.Event(), True
     made.bank.before["charge"] = lambda: never.wait(PATIENCE_SECONDS)
     made.plot.steps = (Do("charge", Unrecoverable(), timeout=timedelta(milliseconds=50)),)
 
@@ -280,6 +282,7 @@ def test_live_owner_is_left_alone(shop: Make) -> None:
     """C6: a worker has no more rights than a request."""
     made, key = shop(), new_key()
     made.plot.steps = (Do("charge", timeout=timedelta(seconds=PATIENCE_SECONDS)),)
+    made.is_slow = True
     inside, may_end = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -135,6 +135,7 @@ def _left(directory: Path) -> int:
 
 def test_caller_meets_an_undo_in_flight(shop: Make) -> None:
     made, key = refusing(shop, lease=timedelta(seconds=60), effect_timeout=timedelta(seconds=30)), new_key()
+    made.is_slow = True
     inside, may_end = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from nebis.core.answers import ClaimAnswer, Granted, Kept, Locked
+from nebis.core.answers import (
+    ClaimAnswer,
+    Doubtful,
+    Gone,
+    Granted,
+    Kept,
+    Locked,
+    Replay,
+    Reused,
+    Running,
+    Unreadable,
+)
 from nebis.core.record import Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Claim, Complete, Doubt
 from nebis.errors import InFlight, NotConfirmed, StoreUnavailable, WriteInDoubt
@@ -85,9 +96,10 @@ def _claim_inside(claim: Claim) -> Flow[ClaimAnswer | Locked]:
 
 def _claim(claim: Claim) -> Flow[ClaimAnswer | Locked]:
     try:
-        answer: ClaimAnswer | Locked = yield from TransactionApply(claim)
+        answer = yield from TransactionApply(claim)
     except RowLocked:
         return Locked()
+    assert isinstance(answer, ClaimAnswer | Locked)
     return answer
 
 
