@@ -24,6 +24,8 @@ class Bank:
     """What happens when a call comes in and nothing is done yet."""
     after: dict[str, Callable[[], object]] = field(default_factory=dict)
     """What happens when it is done and nobody knows it yet."""
+    unreachable: int = 0
+    """How often the bank cannot be asked."""
     voided: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -50,6 +52,9 @@ class Bank:
 
     def find(self, key: str) -> str | None:
         """Say what became of a key."""
+        if self.unreachable:
+            self.unreachable -= 1
+            raise ConnectionError
         return f"{self.books[key]} done" if key in self.books else None
 
     def void(self, key: str) -> None:

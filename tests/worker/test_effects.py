@@ -299,3 +299,20 @@ def test_rejection_of_a_downstream_is_remembered(shop: Make) -> None:
 
     assert len(made.bank.calls) == 1
     assert made.stored().state is State.COMPLETED
+
+
+def test_result_of_an_effect_that_is_too_large_is_in_doubt() -> None:
+    """It happened and cannot be remembered: calling again is the one thing that must not follow."""
+
+    def call(*, idempotency_key: str) -> str:
+        return "x" * 2000
+
+    with Nebis("memory://") as nebis:
+
+        @nebis.operation("pay", effects=Declared, result_limit_bytes=1000)
+        def pay(attempt: Attempt, command: int) -> str:
+            result: str = attempt.effect("charge", call, recall=STICKY)
+            return result
+
+        with pytest.raises(InDoubt, match="effect-result-unstorable"):
+            pay(key=new_key(), tenant=TENANT, command=1)

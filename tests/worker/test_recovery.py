@@ -303,3 +303,17 @@ def test_live_owner_is_left_alone(shop: Make) -> None:
     assert all(not report.deeds for report in reports)
     assert made.bank.done == {"charge": 1}
     assert made.plot.runs == 1
+
+
+def test_downstream_that_cannot_be_asked_is_asked_later_and_keeps_nobody_waiting(shop: Make) -> None:
+    """F060: what one record raises is its own affair."""
+    made, key = shop(lambda shop: {"queries": shop.query()}), new_key()
+    made.plot.steps = (Do("charge", Queryable()),)
+    made.bank.after["charge"] = once(Crash())
+    die(made, key)
+    made.bank.unreachable = 2
+
+    until(made, Deed.ERROR)
+    until(made, Deed.FINISHED)
+
+    assert made.bank.done == {"charge": 1}

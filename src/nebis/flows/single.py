@@ -10,15 +10,9 @@ from typing import assert_never
 
 from nebis.core.answers import (
     ClaimAnswer,
-    Doubtful,
-    Gone,
     Granted,
     Kept,
     Locked,
-    Replay,
-    Reused,
-    Running,
-    Unreadable,
 )
 from nebis.core.record import Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Claim, Complete, Doubt
