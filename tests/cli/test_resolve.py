@@ -9,10 +9,13 @@ from uuid import UUID
 import pytest
 
 from nebis import Attempt, InDoubt, Nebis, Opaque
+from nebis.cli.desk import WHY as WHY_REFUSED
 from nebis.core.envelope import unseal
 from nebis.core.record import EffectVerdict, OutcomeKind, Record, RecordId, State
+from nebis.core.verbs import Resolve, TakeOver
 from nebis.http.exchange import thaw
 from nebis.testing.conformance.moves import by, claiming, completing, owner
+from nebis.testing.conformance.refusals import REFUSALS
 from nebis.testing.conformance.specimens import LEASE_US, SECOND_US
 from nebis.testing.conformance.stage import Stage
 from tests.cli.command import Outcome, nebis
@@ -305,6 +308,10 @@ def test_with_the_application_the_file_is_checked_against_its_type(local_scene: 
     assert (wrong.status, "not of the declared type" in wrong.stderr) == (2, True)
     assert untouched == stage.record
     assert right.status == 0
+
+
+def test_every_refusal_that_a_person_can_meet_is_explained() -> None:
+    assert (set(REFUSALS[Resolve]) | set(REFUSALS[TakeOver])) <= set(WHY_REFUSED)
 
 
 def test_a_lapsed_record_that_nobody_may_run_is_put_in_doubt(scene: Scene) -> None:

@@ -7,6 +7,8 @@ stands for the intent, and its second transaction, which stores the outcome, for
 from dataclasses import dataclass
 from enum import StrEnum
 
+STORES = ("sqlite", "postgres")
+
 
 class Kind(StrEnum):
     """What an operation does, as far as recovery is concerned."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nebis.testing.bank import Bank
-from nebis.testing.history import History, check
+from nebis.testing.history import History, judge
 from tests.matrix.points import Kind
 from tests.matrix.troupe import Order, Part, now
 
@@ -182,9 +182,7 @@ class Evidence:
             history.add(entry)
         for entry in self.effects():
             history.add(entry)
-        if not history.answers:
-            return []
-        return [str(violation) for violation in check(history)]
+        return [str(violation) for violation in judge(history)]
 
 
 def _last_of_each(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

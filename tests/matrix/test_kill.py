@@ -6,9 +6,8 @@ Each cell is one test, so a failing one is named: `test_cell[sqlite-sticky-call/
 import pytest
 
 from tests.matrix.conftest import Scene
-from tests.matrix.points import Kind, expected_after_kill, label_of, points_of
+from tests.matrix.points import STORES, Kind, expected_after_kill, label_of, points_of
 
-STORES = ("sqlite", "postgres")
 TRIES = 2
 
 CELLS = [(store, kind, point) for store in STORES for kind in Kind for point in points_of(kind)]

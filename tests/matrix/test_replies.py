@@ -9,7 +9,7 @@ import pytest
 
 from nebis.testing.bank.behaviours import Kind as Bad
 from tests.matrix.conftest import Scene
-from tests.matrix.points import Kind, label_of
+from tests.matrix.points import STORES, Kind, label_of
 from tests.matrix.stage import Child, Evidence
 
 LEASE_SECONDS = 60.0
@@ -18,7 +18,6 @@ BANK_TIMEOUT_SECONDS = 0.25
 HELD_SECONDS = 600.0
 """As good as for ever: a test ends the delay itself."""
 
-STORES = ("sqlite", "postgres")
 CALLED_AGAIN = tuple(kind for kind in Kind if kind.is_called_again)
 NEVER_CALLED_AGAIN = (Kind.QUERYABLE, Kind.UNRECOVERABLE, Kind.OPAQUE)
 

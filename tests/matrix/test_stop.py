@@ -3,9 +3,8 @@
 import pytest
 
 from tests.matrix.conftest import Scene
-from tests.matrix.points import Kind, label_of
+from tests.matrix.points import STORES, Kind, label_of
 
-STORES = ("sqlite", "postgres")
 POINTS = ("handler/begin", "intend/after", "call/charged", "checkpoint/after", "complete/before")
 POINTS_OF_ROWS = ("handler/begin", "intend/before", "checkpoint/after", "complete/before")
 """A local step is frozen outside its transactions: inside one it cannot be taken over, which has its own test."""

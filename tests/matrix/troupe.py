@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+import nebis.stores.sql.postgres.psycopg_access  # noqa: F401 - imported once here, not in every child.
 from nebis import InDoubt, InFlight, Nebis, NotYet, Operation, Rejected
 from nebis.core.record import State
 from nebis.ports.observer import AttemptStarted, Completed, Event

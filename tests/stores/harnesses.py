@@ -28,6 +28,7 @@ T = TypeVar("T")
 # Long enough for every race of the suite, short enough for the test that waits until it is over.
 BUSY_SECONDS = 0.5
 EMPTYING = (
+    "DELETE FROM nebis_attempt",
     "DELETE FROM nebis_effect",
     "DELETE FROM nebis_record",
     "DELETE FROM nebis_late_result",

@@ -18,7 +18,8 @@ FALSE_STORIES = 200
 
 def history_of(entries: list[dict[str, Any]]) -> History:
     history = History()
-    history.add_lines(json.dumps(entry) for entry in entries)
+    for entry in entries:
+        history.add(entry)
     return history
 
 
@@ -113,4 +114,4 @@ def test_command_tells_violations_and_refuses_what_it_cannot_judge(tmp_path: Pat
     code, out, _ = judge(false_story("H1", 1))
     assert (code, out.startswith("H1 ")) == (1, True)
     code, out, error = judge([])
-    assert (code, out, "nobody was answered" in error) == (2, "", True)
+    assert (code, out, "nobody was told anything definite" in error) == (2, "", True)

@@ -17,11 +17,11 @@
 | H11  | every business row has one event, which took effect once, in the order of its aggregate                |
 | H12  | a call that was told "you did nothing" did nothing, then and ever after                                |
 
-It reads each line once. A history without a single answer is no history, and is refused.
+It reads each line once. A history without a single definite answer proves nothing, and is refused.
 """
 
-from nebis.testing.history.checker import Violation, check
+from nebis.testing.history.checker import Violation, check, judge
 from nebis.testing.history.events import HistoryUnusable
 from nebis.testing.history.reading import History
 
-__all__ = ["History", "HistoryUnusable", "Violation", "check"]
+__all__ = ["History", "HistoryUnusable", "Violation", "check", "judge"]

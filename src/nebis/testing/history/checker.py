@@ -25,8 +25,13 @@ class Violation:
 def check(history: History) -> list[Violation]:
     """Return every violation, in the order of keys; raise `HistoryUnusable` for a history that proves nothing."""
     if not history.answers:
-        raise HistoryUnusable("nobody was answered in this history; record one before you check it")
+        raise HistoryUnusable("nobody was told anything definite in this history; record one before you check it")
     _require_calls(history)
+    return judge(history)
+
+
+def judge(history: History) -> list[Violation]:
+    """Return every violation of what may be only a part of a history, and prove nothing by itself."""
     found = [
         Violation(rule, key.place, detail)
         for key in history.keys.values()
