@@ -32,7 +32,7 @@ def test_it_is_in_doubt_for_the_caller_and_for_whoever_comes_later(shop: Shop, k
     assert payments == int(how.startswith("commit"))
 
 
-@pytest.mark.parametrize("how", ["commit", "rollback"])
+@pytest.mark.parametrize("how", ["commit", "rollback", "commit, then a statement that fails"])
 def test_on_the_applications_own_connection_too(shop: Shop, customer: Customer, key: str, how: str) -> None:
     with pytest.raises(InDoubt) as told:
         shop.sell(key, *ENDINGS[how], connection=customer.raw)

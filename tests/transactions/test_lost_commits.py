@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nebis import NotYet
+from nebis import InDoubt, NotYet
+from nebis.flows.guarded import DOUBT_ENDED_INSIDE
 from tests.engines.proxy import FaultProxy
-from tests.transactions.scenes import Scene, announce, finish, pay
+from tests.transactions.scenes import Scene, announce, commit, finish, pay
 from tests.transactions.shops import MODES, POSTGRES, AsyncShop, BlockingShop, Customer, open_shop
 
 ProxiedShop = tuple[BlockingShop | AsyncShop, FaultProxy]
@@ -57,7 +58,7 @@ def test_a_commit_that_never_arrives_is_found_undone_f013(proxied: ProxiedShop, 
 
     assert proxy.was_cut.is_set()
     assert shop.books.of(key) == (0, 0)
-    assert shop.sell(key).result == "paid"
+    assert sold(shop, key) == "paid"
     assert shop.books.of(key) == (1, 1)
     customer.close()
 
@@ -71,6 +72,18 @@ def test_a_connection_that_breaks_before_the_commit_left_nothing(proxied: Proxie
     assert shop.books.of(key) == (0, 0)
     assert sold(shop, key) == "paid"
     assert shop.books.of(key) == (1, 1)
+
+
+def test_a_connection_that_breaks_after_somebody_committed_inside_is_in_doubt(proxied: ProxiedShop, key: str) -> None:
+    """It cannot be asked any more, but its transaction has a number that the server knows."""
+    shop, proxy = proxied
+
+    with pytest.raises(InDoubt) as told:
+        shop.sell(key, pay, commit, finish, lambda _: proxy.reset_all())
+
+    assert told.value.reason == DOUBT_ENDED_INSIDE
+    assert shop.books.of(key) == (1, 0)
+    assert shop.books.state(key) == "D"
 
 
 def sold(shop: BlockingShop | AsyncShop, key: str) -> str:
