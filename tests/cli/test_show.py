@@ -91,6 +91,7 @@ def test_the_whole_story_is_told_in_order(scene: Scene) -> None:
     stage.wait(LEASE_US)
     stage.ask(claiming("second"))
     second, resumed_at = stage.record, stage.now
+    stage.wait(3 * SECOND_US)
     stage.ask("doubt")
     notes = [
         AttemptNote(

@@ -25,6 +25,7 @@ from nebis.cli.phrases import (
     visible,
 )
 from nebis.core.answers import Grant
+from nebis.core.claiming import DOUBT_LEASE_LAPSED, DOUBT_RECOVERIES_USED_UP
 from nebis.core.record import Effect, EffectsMode, Record, State
 from nebis.ports.history import AttemptNote, AuditLine, LateResult
 
@@ -36,6 +37,8 @@ _HOW: Final = {
     Grant.RESUMED: "went on from what was recorded",
     Grant.OWN: "began it",
 }
+_DOUBTED_BY_OTHERS: Final = frozenset({DOUBT_LEASE_LAPSED, DOUBT_RECOVERIES_USED_UP})
+"""Every other doubt was the last word of the owner itself."""
 _MODES: Final = {
     EffectsMode.LOCAL: "local: everything goes through its transaction",
     EffectsMode.DECLARED: "declared",
@@ -101,7 +104,10 @@ def _owner(portrait: Portrait) -> str:
     owner = portrait.owner
     if owner is None:
         return "not known: an attempt is written down once it has lived for a second"
-    heard_at = max(owner.started_at, min(portrait.record.lease_until - owner.lease_us, portrait.now))
+    record = portrait.record
+    heard_at = max(owner.started_at, min(record.lease_until - owner.lease_us, portrait.now))
+    if record.doubt_since is not None and record.doubt_reason not in _DOUBTED_BY_OTHERS:
+        heard_at = max(heard_at, record.doubt_since)
     ago = span(portrait.now - heard_at)
     return f"{visible(owner.host)}, pid {owner.pid}; last sign of life at {instant(heard_at)} at the latest, {ago} ago"
 
