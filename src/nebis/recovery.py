@@ -6,7 +6,6 @@ It runs only operations that are registered here, by name, and nothing that a ro
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,6 +26,7 @@ from nebis.policy import Policy
 from nebis.ports.store import Scan
 from nebis.runtime.blocking import BlockingWorld
 from nebis.runtime.eventloop import AsyncWorld
+from nebis.runtime.jitter import shuffled
 from nebis.subject import Subject
 
 log = logging.getLogger("nebis.recovery")
@@ -186,7 +186,7 @@ class Recovery:
                 return
             after = (page[-1].lease_until, page[-1].identity)
             # In another order than every other worker, which reads the same page.
-            for record in random.sample(page, len(page)):
+            for record in shuffled(page):
                 if not self.may_go_on():
                     return
                 report.add(record, (yield from self._safely(record, now, look)))
