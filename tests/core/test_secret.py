@@ -143,3 +143,16 @@ def test_an_empty_keyring_is_refused() -> None:
 def test_one_secret_listed_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="listed twice"):
         Keyring.parse(f"{MATERIAL.hex()},{base64.b64encode(MATERIAL).decode()}")
+
+
+def test_two_secrets_of_one_number_cannot_be_used_together() -> None:
+    """A record says by number which secret it was made with; two of them could not be told apart."""
+    known: dict[int, Secret] = {}
+    for place in range(1_000_000):
+        secret = Secret(place.to_bytes(16, "big"))
+        if secret.number in known:
+            break
+        known[secret.number] = secret
+
+    with pytest.raises(ConfigError, match="same number"):
+        Keyring((secret, known[secret.number]))
