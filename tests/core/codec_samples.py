@@ -47,6 +47,13 @@ class Access(enum.Flag):
     WRITE = 2
 
 
+class Lenient(enum.Flag, boundary=enum.CONFORM):
+    """Flags that drop the bits that they do not know, as all did in early releases of Python 3.11."""
+
+    READ = 1
+    WRITE = 2
+
+
 class Memberless(enum.Enum):
     """An enumeration to be subclassed."""
 

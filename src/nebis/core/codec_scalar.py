@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, Flag
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -74,8 +75,16 @@ class Scalar:
 def enum_scalar(cls: type[Enum]) -> Scalar:
     """Store a member by its name, and a set of flags by its number, because a combination has no name."""
     if issubclass(cls, Flag):
-        return Scalar(cls=cls, wire=int, dump=operator.attrgetter("value"), load=cls)
+        return Scalar(cls=cls, wire=int, dump=operator.attrgetter("value"), load=partial(_load_flags, cls))
     return Scalar(cls=cls, wire=str, dump=operator.attrgetter("name"), load=cls.__members__.__getitem__)
+
+
+def _load_flags(cls: type[Flag], number: int) -> Flag:
+    """Restore a set of flags; some versions of Python drop bits that they do not know instead of refusing them."""
+    flags = cls(number)
+    if flags.value != number:
+        raise ValueError("unknown flags")
+    return flags
 
 
 def _finite(value: float) -> float:
