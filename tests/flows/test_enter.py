@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from nebis import NotConfirmed, StoreUnavailable, Wait
+from nebis import InFlight, NotConfirmed, StoreUnavailable, Wait
 from nebis.core.answers import Grant, Granted, Locked, Replay, Running
 from nebis.core.verbs import Claim
 from nebis.flows.enter import LONGEST_POLL_SECONDS, enter
@@ -69,14 +69,20 @@ def test_locked_record_is_in_flight() -> None:
     assert world.run(enter(request_of())) == Running(record=RECORD, lease_left_us=0)
 
 
-def test_locked_key_without_a_committed_record_stays_locked() -> None:
-    assert ScriptedWorld(Locked(), found=None).run(enter(request_of())) == Locked()
+def test_locked_key_without_a_record_to_show_is_in_flight_too() -> None:
+    """A claim that is not committed yet, or a tombstone that is just being removed (F068)."""
+    with pytest.raises(InFlight) as told:
+        ScriptedWorld(Locked(), found=None).run(enter(request_of()))
+
+    assert told.value.operation_id is None
+    assert told.value.retry_after_seconds > 0
 
 
 def test_waiter_waits_behind_a_lock_too() -> None:
     world = ScriptedWorld(Locked(), found=None)
 
-    assert world.run(enter(WAITING)) == Locked()
+    with pytest.raises(InFlight):
+        world.run(enter(WAITING))
     assert world.of(AwaitChange)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nebis import StoreUnavailable
+from nebis import InFlight
 from nebis.core.answers import Answer, Doubtful, Gone, Grant, Granted, Kept, Locked, Replay, Reused, Running, Unreadable
 from nebis.core.record import Outcome, OutcomeKind, State
 from nebis.core.verbs import Claim, Complete
@@ -91,7 +91,7 @@ def test_replay_answers_with_the_stored_bytes() -> None:
 def test_key_behind_an_uncommitted_transaction_runs_nothing() -> None:
     world = ScriptedWorld(Locked(), found=None)
 
-    with pytest.raises(StoreUnavailable, match="holds this key"):
+    with pytest.raises(InFlight):
         world.run(execute(REQUEST))
 
     assert not world.of(RunHandler)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nebis.core.answers import ClaimAnswer, Granted, Locked, Running
 from nebis.core.verbs import Claim
+from nebis.errors import InFlight
 from nebis.flow import Flow
 from nebis.flows.persist import as_refusal, send_claim
 from nebis.flows.request import Request
@@ -14,13 +15,22 @@ from nebis.ports.store import StoreFailure
 
 FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.5
+RETRY_AFTER_SECONDS = 0.5
+"""When to come back to a key that somebody holds in a transaction which has shown nothing of it yet."""
 
 
-def enter(request: Request) -> Flow[ClaimAnswer | Locked]:
-    """Claim; while a twin runs and the policy allows, wait for it to end and claim again."""
+def enter(request: Request) -> Flow[ClaimAnswer]:
+    """Claim; while a twin runs and the policy allows, wait for it to end and claim again.
+
+    Raises `InFlight` for a key that a transaction holds without a record to show: a twin's claim that is not committed
+    yet, or a tombstone that is just being removed. Whatever it will be, it is not ours to run now.
+    """
     drawn = yield from Draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
-    return (yield from outlast_twins(claim, request, lambda: _claim_once(claim, request)))
+    answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request))
+    if isinstance(answer, Locked):
+        raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
+    return answer
 
 
 def outlast_twins(

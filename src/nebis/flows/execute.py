@@ -9,14 +9,12 @@ from nebis.core.answers import (
     Doubtful,
     Gone,
     Granted,
-    Locked,
     Replay,
     Reused,
     Running,
     Unreadable,
 )
 from nebis.core.record import Record
-from nebis.errors import StoreUnavailable
 from nebis.flow import Flow
 from nebis.flows.enter import enter
 from nebis.flows.request import Ending, Request, finished
@@ -46,9 +44,6 @@ def begin(request: Request) -> Flow[Record | Ending]:
     A record that is being undone is undone to its end here, since its handler never runs again.
     """
     answer = yield from enter(request)
-    if isinstance(answer, Locked):
-        # A twin's uncommitted single transaction holds the key: whatever it will be, it is not ours to run now.
-        raise StoreUnavailable("a transaction that is not committed yet holds this key")
     yield from Tell(told(answer))
     if not isinstance(answer, Granted):
         return without_running(answer)

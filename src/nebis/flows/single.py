@@ -18,7 +18,7 @@ from nebis.core.record import Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Claim, Complete, Doubt
 from nebis.errors import InFlight, NotConfirmed, StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
-from nebis.flows.enter import outlast_twins
+from nebis.flows.enter import RETRY_AFTER_SECONDS, outlast_twins
 from nebis.flows.execute import told, without_running
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE, learn, tell_ended_inside, undo
 from nebis.flows.persist import send_claim, send_owned
@@ -39,9 +39,6 @@ from nebis.ports.asks import (
 )
 from nebis.ports.observer import Completed, Released, Withdrawn
 from nebis.ports.store import IndefiniteFailure, RowLocked, StoreFailure
-
-RETRY_AFTER_SECONDS = 0.5
-"""Single transactions are short: whoever comes back after this finds most of them ended."""
 
 
 def execute_single(request: Request) -> Flow[Ending]:
