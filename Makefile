@@ -6,6 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+DEMO_STAMP := .venv/.installed-demo
 WORKERS ?= 2
 
 .PHONY: help
@@ -35,6 +36,12 @@ $(BIN)/python:
 # The stamp is younger than pyproject.toml exactly when the environment matches it.
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(DEMO_STAMP)
+
+# The demo needs less than the tests, whose environment has everything that it needs.
+$(DEMO_STAMP): pyproject.toml | $(BIN)/python
+	@echo "Installing what the demo needs into .venv (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
 
 .PHONY: lint
@@ -65,8 +72,8 @@ coverage: install ## Run the tests and report which branches they missed
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov=nebis --cov-report=term
 
 .PHONY: demo
-demo: install ## Run one protected endpoint
-	$(BIN)/python -m nebis.demo
+demo: $(DEMO_STAMP) ## Run the payments service, its worker, a card gateway and the Retry Lab
+	@exec $(BIN)/python -m examples.payments.demo
 
 .PHONY: clean
 clean: ## Remove the environment and all that was generated

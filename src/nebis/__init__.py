@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOperation
 from nebis.answering import Execution
+from nebis.consuming import AsyncConsumer, Consumer
 from nebis.core.fingerprint import FingerprintRule, FingerprintVersions
 from nebis.core.identity import PerAccount, PerOperation, PerResourceType
 from nebis.core.token import verify_token
 from nebis.core.verbs import ExpiredPolicy
+from nebis.delivery import Delivery, Done, Incoming, Later, Parked, ParkReason
 from nebis.effects import Fenced, Query, Queryable, Sticky, SuccessOnly, Undo, Unrecoverable
 from nebis.errors import (
     BodyRefused,
@@ -52,6 +54,7 @@ from nebis.sync import Attempt, Nebis, Operation
 
 __all__ = [
     "AsyncAttempt",
+    "AsyncConsumer",
     "AsyncNebis",
     "AsyncOperation",
     "Attempt",
@@ -59,8 +62,11 @@ __all__ = [
     "BodyTooLarge",
     "ClaimLost",
     "ConfigError",
+    "Consumer",
     "Declared",
+    "Delivery",
     "Disposition",
+    "Done",
     "EffectInDoubt",
     "EffectTimedOut",
     "Execution",
@@ -72,11 +78,13 @@ __all__ = [
     "HeaderRepeated",
     "InDoubt",
     "InFlight",
+    "Incoming",
     "KeyExpired",
     "KeyMalformed",
     "KeyMissing",
     "KeyRepeated",
     "KeyReused",
+    "Later",
     "Local",
     "MisuseError",
     "Nebis",
@@ -88,6 +96,8 @@ __all__ = [
     "OperationUnknown",
     "OutcomeUnknown",
     "Overloaded",
+    "ParkReason",
+    "Parked",
     "PerAccount",
     "PerOperation",
     "PerResourceType",

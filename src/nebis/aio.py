@@ -13,11 +13,13 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, ca
 
 from nebis.answering import Execution, answered
 from nebis.catalogue import Catalogue
+from nebis.consuming import ATTEMPTS_LIMIT, AsyncConsumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record, RecordId
 from nebis.core.secret import Purpose, Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
+from nebis.delivery import Incoming
 from nebis.effects import Query, Recall, Undo
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
@@ -161,7 +163,7 @@ class AsyncOperation(Generic[C, R]):
         """
         world, secrets = await self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
-        handle = self._handling(request, command)
+        handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
             ending = await world.run(execute_single(request), handle, single=Single(connection))
         elif connection is None:
@@ -175,10 +177,13 @@ class AsyncOperation(Generic[C, R]):
     def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, AsyncTurn], Awaitable[R]]]:
         """Return what runs a stored record without a client; raise `RecordCorrupt` if its command cannot be read."""
         request, command = self.declaration.resume(secrets, record)
-        return request, self._handling(request, command)
+        return request, self.handling(request, command)
 
-    def _handling(self, request: Request, command: C) -> Callable[[Record, AsyncTurn], Awaitable[R]]:
+    def handling(self, request: Request, command: C) -> Callable[[Record, AsyncTurn], Awaitable[R]]:
+        """Return what runs the handler with a command, as the owner of its record."""
+
         def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
+            turn.beside = self.declaration.beside(command)
             if not self.declaration.takes_attempt:
                 return self.handler(command)
             return self.handler(AsyncAttempt(record, turn, request), command)
@@ -216,6 +221,15 @@ class AsyncDeclares(Protocol):
     def __call__(self, handler: Callable[[AsyncAttempt, C], Awaitable[R]], /) -> AsyncOperation[C, R]: ...
     @overload
     def __call__(self, handler: Callable[[C], Awaitable[R]], /) -> AsyncOperation[C, R]: ...
+
+
+class AsyncConsumes(Protocol):
+    """What `AsyncNebis.consumer` returns: a decorator for a function of a message."""
+
+    @overload
+    def __call__(self, handler: Callable[[AsyncAttempt, Incoming[Any]], Awaitable[None]], /) -> AsyncConsumer: ...
+    @overload
+    def __call__(self, handler: Callable[[Incoming[Any]], Awaitable[None]], /) -> AsyncConsumer: ...
 
 
 class Opened(NamedTuple):
@@ -265,6 +279,41 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             options=policy,
         )
         return cast("AsyncDeclares", declares)
+
+    def consumer(
+        self,
+        name: str,
+        *,
+        effects: EffectsMode | None = None,
+        dedup: Dedup | None = None,
+        sequence: bool = False,
+        attempts_limit: int = ATTEMPTS_LIMIT,
+        fingerprint: FingerprintVersions | None = None,
+        undo: Mapping[str, Undo] | None = None,
+        queries: Mapping[str, Query] | None = None,
+        **policy: Unpack[PolicyOptions],
+    ) -> AsyncConsumes:
+        """Declare a coroutine function of (attempt, message: Incoming[T]), or of the message alone: once per message.
+
+        Two deliveries are one message if they have the same id, or if `dedup` makes the same of them. With `sequence`,
+        offsets count too: the last one applied of each partition is kept in the handler's own transaction. A message
+        that fails `attempts_limit` times is parked; `nebis inbox` shows it.
+        """
+        declares = self._consumes(
+            name,
+            functools.partial(AsyncOperation, self),
+            functools.partial(AsyncConsumer, self),
+            is_async=True,
+            effects=effects,
+            dedup=dedup,
+            sequence=sequence,
+            attempts_limit=attempts_limit,
+            fingerprint=fingerprint,
+            undo=undo,
+            queries=queries,
+            options=policy,
+        )
+        return cast("AsyncConsumes", declares)
 
     async def begin(self, request: Request) -> AsyncOpenAttempt | Ending:
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
@@ -353,6 +402,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             ),
         )
         await drive_async(recovery.once(report), functools.partial(perform_async, world))
+        for consumer in self.consumers.values():
+            report.redriven += await consumer.redrive_due(recovery.may_go_on)
         return report
 
     def _recover_on(self, loop: asyncio.AbstractEventLoop, patience: Patience) -> None:

@@ -84,12 +84,14 @@ def _finished(declaration: Declaration[C, R], ending: Finished) -> Execution[R]:
     match ending.outcome.kind:
         case OutcomeKind.SUCCEEDED:
             return Execution(
-                result=declaration.result_codec.decode(body),
+                result=declaration.result_codec.decode_result(body),
                 operation_id=str(ending.record_id),
                 is_replay=ending.is_replay,
             )
         case OutcomeKind.REJECTED:
-            raise decode_rejection(body)
+            rejection = decode_rejection(body)
+            rejection.is_replay = ending.is_replay
+            raise rejection
         case OutcomeKind.UNSTORABLE:
             raise ResultUnstorable(decode_rejection(body).detail)
         case OutcomeKind.UNKNOWN:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from nebis.consuming.intake import Dedup, Intake, declare_consumer
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode
@@ -53,8 +54,12 @@ class Catalogue(Generic[O]):
         leaves it to others to expire and purge records.
         """
         self.operations: dict[str, O] = {}
+        self.consumers: dict[str, Any] = {}
+        """Consumers, each of which is also an operation."""
         self.endpoints: dict[str, Subject] = {}
         """Endpoints of web frameworks that this store protects, which are no operations of their own."""
+        self.relays: list[Any] = []
+        """Relays of this store's outbox, which a worker of this process runs too."""
         self._location = location
         self._secret = secret
         self._observers = tuple(observers)
@@ -94,6 +99,45 @@ class Catalogue(Generic[O]):
             self._require_free(name)
             self.operations[name] = make(declaration, handler)
             return self.operations[name]
+
+        return declares
+
+    def _consumes(
+        self,
+        name: str,
+        make: Callable[[Declaration[Any, Any], Callable[..., Any]], O],
+        consume: Callable[[Intake, O], Any],
+        *,
+        is_async: bool,
+        effects: EffectsMode | None,
+        dedup: Dedup | None,
+        sequence: bool,
+        attempts_limit: int,
+        fingerprint: FingerprintVersions | None,
+        undo: Mapping[str, Undo] | None,
+        queries: Mapping[str, Query] | None,
+        options: PolicyOptions,
+    ) -> Callable[[Callable[..., Any]], Any]:
+        """Return the decorator that checks a consumer and registers it, as an operation too."""
+
+        def declares(handler: Callable[..., Any]) -> Any:
+            intake = declare_consumer(
+                name,
+                handler,
+                is_async=is_async,
+                effects=effects,
+                dedup=dedup,
+                sequence=sequence,
+                attempts_limit=attempts_limit,
+                fingerprint=fingerprint,
+                undo=undo,
+                queries=queries,
+                options=options,
+            )
+            self._require_free(name)
+            self.operations[name] = make(intake.declaration, handler)
+            self.consumers[name] = consume(intake, self.operations[name])
+            return self.consumers[name]
 
         return declares
 

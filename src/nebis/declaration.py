@@ -21,11 +21,13 @@ from nebis.core.secret import Secrets
 from nebis.core.verbs import ExpiredPolicy
 from nebis.effects import Query, Undo
 from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, MisuseError, RecordCorrupt, ResultUnstorable
+from nebis.flow import Flow
 from nebis.flows.plan import EffectPlan
 from nebis.flows.reconcile import Inquiry
 from nebis.flows.request import Disposition, Request, classify
 from nebis.planning import faults_of_remedies, found_codec, plan_undo, sealed
 from nebis.policy import EFFECTS_HELP, Policy, Reject, Wait
+from nebis.ports.inbox import Inbox
 from nebis.subject import Subject, is_storable
 
 C = TypeVar("C")
@@ -66,6 +68,10 @@ class Declaration(Subject, Generic[C, R]):
     takes_attempt: bool
     undos: Mapping[str, Undo] = field(default_factory=dict)
     queries: Mapping[str, Query] = field(default_factory=dict)
+    beside: Callable[[C], Callable[[Inbox], Flow[None]] | None] = lambda _: None
+    """What a command has written in the handler's own transaction, right before its outcome."""
+    attempts_limit: int | None = None
+    """After so many attempts a worker leaves a record to whoever sends its command in again."""
 
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
@@ -102,14 +108,14 @@ class Declaration(Subject, Generic[C, R]):
             return request
 
         def planned(record: Record, effect: Effect) -> EffectPlan:
-            return plan_undo(request, record, effect, self.undos[effect.name])
+            return plan_undo(request, record, effect, self.undos[effect.purpose])
 
         return replace(request, undoable=frozenset(self.undos), plan_undo=planned)
 
     def inquiry(self, record: Record) -> Inquiry | None:
         """Return how to ask what became of the effect that is in doubt, if the operation says how."""
         opened = record.open_effect
-        query = None if opened is None else self.queries.get(opened.name)
+        query = None if opened is None else self.queries.get(opened.purpose)
         if query is None:
             return None
         codec, limit_bytes = found_codec(query), self.policy.result_limit_bytes
@@ -150,6 +156,7 @@ def declare(
     undo: Mapping[str, Undo] | None = None,
     queries: Mapping[str, Query] | None = None,
     options: PolicyOptions,
+    command_codec: Callable[..., Codec[Any]] = codec_for,
 ) -> Declaration[Any, Any]:
     """Check everything about an operation and report all faults at once."""
     faults = faults_of_name(name)
@@ -173,11 +180,9 @@ def declare(
         )
     codecs: list[Codec[Any]] = []
     command = parameters[-1].name if parameters else "command"
-    for place in (command, "return"):
+    for place, chosen in ((command, command_codec), ("return", codec_for)):
         try:
-            codecs.append(
-                codec_for(hints.get(place, inspect.Parameter.empty), where=f"{function.__qualname__} {place}")
-            )
+            codecs.append(chosen(hints.get(place, inspect.Parameter.empty), where=f"{function.__qualname__} {place}"))
         except ConfigError as error:
             faults.extend(error.faults)
     if fingerprint is not None:
@@ -238,6 +243,11 @@ class AttemptView:
     def operation_id(self) -> str:
         """Return the public id of the record."""
         return str(self.record.record_id)
+
+    @property
+    def tenant(self) -> str:
+        """Return whose operation it is, as verified authentication said."""
+        return self.record.tenant
 
     @property
     def number(self) -> int:

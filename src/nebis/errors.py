@@ -302,6 +302,8 @@ class Rejected(Final):
     """A definite refusal by the operation itself; stored, and raised again by every replay."""
 
     code = "rejected"
+    is_replay: bool = False
+    """Whether this caller was told what an earlier one was told; not part of what is stored."""
 
     def __init__(self, reason: str, *, detail: str = "", undone: tuple[str, ...] = ()) -> None:
         self.reason = reason

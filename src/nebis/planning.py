@@ -13,7 +13,7 @@ from nebis.core.canonical import canonical
 from nebis.core.codec import Codec, annotations_of, codec_for
 from nebis.core.envelope import seal, unseal
 from nebis.core.plain import plain
-from nebis.core.record import UNDO_PREFIX, Effect, EffectClass, Record
+from nebis.core.record import UNDO_PREFIX, Effect, EffectClass, Record, name_of_voided, purpose_of
 from nebis.core.rejection import decode_rejection, encode_rejection
 from nebis.effects import Fenced, Query, Recall, Undo, Unrecoverable, class_of, window_us
 from nebis.errors import ConfigError, MisuseError, ResultUnstorable
@@ -39,7 +39,7 @@ class PlannedEffect:
 
     def decode(self, stored: bytes) -> Any:
         """Return the result as the handler gets it, on the first attempt as on every other."""
-        return self._codec.decode(unseal(stored, limit_bytes=self._limit_bytes))
+        return self._codec.decode_result(unseal(stored, limit_bytes=self._limit_bytes))
 
 
 def plan_effect(
@@ -114,7 +114,7 @@ def plan_undo(request: Request, record: Record, effect: Effect, undo: Undo) -> E
     """Plan how to undo an effect that happened; raise `RecordCorrupt` if its result no longer fits the undo."""
     assert effect.result is not None
     call, recall = undo.call, undo.recall
-    result = undone_codec(undo).decode(unseal(effect.result, limit_bytes=request.policy.result_limit_bytes))
+    result = undone_codec(undo).decode_result(unseal(effect.result, limit_bytes=request.policy.result_limit_bytes))
     passes = passed(call, recall)
 
     def marks(own_key: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def plan_undo(request: Request, record: Record, effect: Effect, undo: Undo) -> E
     return _plan(
         request,
         record,
-        UNDO_PREFIX + effect.name,
+        UNDO_PREFIX + effect.purpose,
         _codec(call, None),
         effect_class=EffectClass.TRANSACTIONAL if recall is None else class_of(recall),
         digest=sha256(effect.result).digest(),
@@ -147,12 +147,18 @@ def _plan(request: Request, record: Record, name: str, codec: Codec[Any], **part
     is_local = parts["effect_class"] is EffectClass.TRANSACTIONAL
     return EffectPlan(
         name=name,
-        derived_key="" if is_local else request.derive_key(record.record_id, name),
+        derived_key="" if is_local else request.derive_key(record.record_id, _unburnt(record, name)),
         encode=lambda value: sealed(codec, value, limit_bytes),
         encode_rejection=encode_rejection,
         decode_rejection=lambda stored: decode_rejection(unseal(stored, limit_bytes=limit_bytes)),
         **parts,
     )
+
+
+def _unburnt(record: Record, name: str) -> str:
+    """Return what the key of an effect is derived from: its name, and how many of its keys were burnt downstream."""
+    voided = record.voided(name)
+    return name_of_voided(name, voided) if voided else name
 
 
 def sealed(codec: Codec[Any], value: Any, limit_bytes: int) -> bytes:
@@ -169,11 +175,12 @@ def digest_of(positional: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
 
 
 def require_name(name: str) -> None:
-    """Refuse a name that could not be told from an undo, or would not fit."""
-    if not 1 <= len(name) <= LONGEST_EFFECT_NAME or not name.isprintable() or name.startswith(UNDO_PREFIX):
+    """Refuse a name that could not be told from an undo or from another call, or would not fit."""
+    is_ours = name.startswith(UNDO_PREFIX) or purpose_of(name) != name
+    if not 1 <= len(name) <= LONGEST_EFFECT_NAME or not name.isprintable() or is_ours:
         raise MisuseError(
-            f"The name of an effect has 1 to {LONGEST_EFFECT_NAME} visible characters "
-            f"and does not begin with {UNDO_PREFIX!r}."
+            f"The name of an effect has 1 to {LONGEST_EFFECT_NAME} visible characters, "
+            f"does not begin with {UNDO_PREFIX!r} and does not end like '(call 2)' or '(voided 1)'."
         )
 
 

@@ -6,6 +6,7 @@ It runs only operations that are registered here, by name, and nothing that a ro
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -76,11 +77,13 @@ class Report:
     """By operation: records that this process cannot run, because it does not know the operation or its command."""
     swept: int = 0
     """How many records were expired, purged or forgotten."""
+    redriven: int = 0
+    """How many parked messages were sent in again."""
 
     @property
     def is_idle(self) -> bool:
         """Tell whether there is nothing to say about this pass."""
-        return not self.swept and all(deed in IDLE_DEEDS for deed in self.deeds)
+        return not self.swept and not self.redriven and all(deed in IDLE_DEEDS for deed in self.deeds)
 
     def add(self, record: Record, deed: Deed) -> None:
         """Count what was done with a record."""
@@ -91,12 +94,15 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the report for programs."""
         deeds = {deed.value: number for deed, number in sorted(self.deeds.items())}
-        return {"records": deeds, "skipped": dict(sorted(self.skipped.items())), "swept": self.swept}
+        skipped = dict(sorted(self.skipped.items()))
+        return {"records": deeds, "skipped": skipped, "swept": self.swept, "redriven": self.redriven}
 
     def __str__(self) -> str:
         told = [f"{number} {deed.value.replace('_', ' ')}" for deed, number in sorted(self.deeds.items())]
         if self.swept:
             told.append(f"{self.swept} swept")
+        if self.redriven:
+            told.append(f"{self.redriven} parked messages sent in again")
         unknown = ", ".join(f"{name} ({number})" for name, number in sorted(self.skipped.items()))
         return ", ".join(told or ["nothing to do"]) + (f"; not runnable here: {unknown}" if unknown else "")
 
@@ -226,7 +232,7 @@ class Recovery:
         assert policy is not None
         if not record.may_resume(now) or (operation is None and now >= record.expires_at):
             return _deed((yield from Run(give_up(record, policy), nobody)))
-        if operation is None:
+        if operation is None or record.attempts >= (operation.declaration.attempts_limit or sys.maxsize):
             return Deed.CLIENT_ONLY
         if now < due_at(record, policy):
             return Deed.NOT_DUE

@@ -33,6 +33,8 @@ class Subject:
     scope: Scope
     fingerprints: FingerprintVersions
     classify: Callable[[Exception], Disposition] = classify
+    judges_keys: bool = True
+    """Clients choose the keys, and their developers are told of weak ones."""
     _warned: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def request(
@@ -96,7 +98,7 @@ class Subject:
 
     def _warn_of_weakness(self, key: Key) -> None:
         """Say once per kind and operation that clients send keys that will collide or leak; never which."""
-        for weakness in weaknesses(key):
+        for weakness in weaknesses(key) if self.judges_keys else ():
             if weakness.code not in self._warned:
                 self._warned.add(weakness.code)
                 log.warning(

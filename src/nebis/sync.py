@@ -12,11 +12,13 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from nebis.answering import Execution, answered
 from nebis.catalogue import Catalogue
+from nebis.consuming import ATTEMPTS_LIMIT, Consumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record, RecordId
 from nebis.core.secret import Purpose, Secrets
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
+from nebis.delivery import Incoming
 from nebis.effects import Query, Recall, Undo
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive
@@ -155,7 +157,7 @@ class Operation(Generic[C, R]):
         """Do as a call does, and also say whether the result is a replay and under which id it is known."""
         world, secrets = self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
-        handle = self._handling(request, command)
+        handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
             ending = world.run(execute_single(request), handle, single=Single(connection))
         elif connection is None:
@@ -169,10 +171,13 @@ class Operation(Generic[C, R]):
     def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, BlockingTurn], R]]:
         """Return what runs a stored record without a client; raise `RecordCorrupt` if its command cannot be read."""
         request, command = self.declaration.resume(secrets, record)
-        return request, self._handling(request, command)
+        return request, self.handling(request, command)
 
-    def _handling(self, request: Request, command: C) -> Callable[[Record, BlockingTurn], R]:
+    def handling(self, request: Request, command: C) -> Callable[[Record, BlockingTurn], R]:
+        """Return what runs the handler with a command, as the owner of its record."""
+
         def handle(record: Record, turn: BlockingTurn) -> R:
+            turn.beside = self.declaration.beside(command)
             if not self.declaration.takes_attempt:
                 return self.handler(command)
             return self.handler(Attempt(record, turn, request), command)
@@ -211,6 +216,15 @@ class Declares(Protocol):
     def __call__(self, handler: Callable[[C], R], /) -> Operation[C, R]: ...
 
 
+class Consumes(Protocol):
+    """What `Nebis.consumer` returns: a decorator for a function of a message."""
+
+    @overload
+    def __call__(self, handler: Callable[[Attempt, Incoming[Any]], None], /) -> Consumer: ...
+    @overload
+    def __call__(self, handler: Callable[[Incoming[Any]], None], /) -> Consumer: ...
+
+
 class Nebis(Catalogue[Operation[Any, Any]]):
     """An idempotency store and the operations that it protects, for blocking code."""
 
@@ -247,6 +261,41 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             options=policy,
         )
         return cast("Declares", declares)
+
+    def consumer(
+        self,
+        name: str,
+        *,
+        effects: EffectsMode | None = None,
+        dedup: Dedup | None = None,
+        sequence: bool = False,
+        attempts_limit: int = ATTEMPTS_LIMIT,
+        fingerprint: FingerprintVersions | None = None,
+        undo: Mapping[str, Undo] | None = None,
+        queries: Mapping[str, Query] | None = None,
+        **policy: Unpack[PolicyOptions],
+    ) -> Consumes:
+        """Declare a function of (attempt, message: Incoming[T]), or of the message alone, that runs once per message.
+
+        Two deliveries are one message if they have the same id, or if `dedup` makes the same of them. With `sequence`,
+        offsets count too: the last one applied of each partition is kept in the handler's own transaction. A message
+        that fails `attempts_limit` times is parked; `nebis inbox` shows it.
+        """
+        declares = self._consumes(
+            name,
+            functools.partial(Operation, self),
+            functools.partial(Consumer, self),
+            is_async=False,
+            effects=effects,
+            dedup=dedup,
+            sequence=sequence,
+            attempts_limit=attempts_limit,
+            fingerprint=fingerprint,
+            undo=undo,
+            queries=queries,
+            options=policy,
+        )
+        return cast("Consumes", declares)
 
     def begin(self, request: Request) -> OpenAttempt | Ending:
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
@@ -323,6 +372,8 @@ class Nebis(Catalogue[Operation[Any, Any]]):
             ),
         )
         drive(recovery.once(report), functools.partial(perform_blocking, world))
+        for consumer in self.consumers.values():
+            report.redriven += consumer.redrive_due(recovery.may_go_on)
         return report
 
     def close(self, grace: timedelta = GRACE) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from nebis.core.record import Outcome, Record
+from nebis.declaration import derived_uuid
 from nebis.errors import EffectInDoubt, MisuseError
 from nebis.flow import drive, drive_async
 from nebis.flows.guarded import begin_guarded, commit_guarded, leave_guarded
 from nebis.flows.ledger import Ledger
 from nebis.flows.request import Request
 from nebis.flows.settle import DOUBT_CODE_CHANGED, rendered
+from nebis.flows.stage import Headers, new_message
+from nebis.ports.messages import Message
 from nebis.runtime.blocking import BlockingTurn
 from nebis.runtime.eventloop import AsyncTurn
 from nebis.runtime.single import Single
@@ -21,7 +25,9 @@ T = TypeVar("T")
 
 
 class _Finishable:
-    """What both worlds share: the one result, rendered to its final bytes before anything is committed."""
+    """What both worlds share: result and messages, rendered to their final bytes before anything is committed."""
+
+    _turn: BlockingTurn | AsyncTurn
 
     def __init__(self, target: object | None, record: Record, request: Request, ledger: Ledger | None) -> None:
         self._target = target
@@ -29,6 +35,7 @@ class _Finishable:
         self._request = request
         self._ledger = ledger
         self._outcome: Outcome | None = None
+        self._staged: list[Message] = []
 
     def _check_single(self, single: Single) -> None:
         """Refuse a second connection: what is written there would not be part of the one transaction."""
@@ -36,6 +43,45 @@ class _Finishable:
             raise MisuseError(
                 "A single_transaction operation has one connection: hand it to the call, as connection=, not here."
             )
+
+    def stage(
+        self,
+        topic: str,
+        payload: object,
+        *,
+        key: str | None = None,
+        id: str | None = None,  # noqa: A002 - the word of every broker.
+        headers: Headers | None = None,
+        content_type: str | None = None,
+        ordering_key: str | None = None,
+        available_at: datetime | None = None,
+    ) -> str:
+        """Have a message published once this transaction has committed, and never otherwise; return its id.
+
+        Bytes and text are sent as they are, everything else as JSON. The id is the same whichever attempt stages it:
+        derived from the record and `key`, or from the record and how many messages were staged before; or it is given.
+        Messages with the same ordering key are published in order. Raises `MisuseError` for what cannot be published;
+        the transaction goes on as if it had not been staged.
+        """
+        if self._turn.transaction is None:
+            raise MisuseError("The transaction has ended; stage messages inside the block.")
+        _ = self._turn.outbox
+        if key is not None and id is not None:
+            raise MisuseError("A message has either a key, from which its id is derived, or an id; give one of them.")
+        name = f"message {len(self._staged)}" if key is None else f"message key {key}"
+        message = new_message(
+            topic,
+            payload,
+            id=str(derived_uuid(self._record.record_id, name)) if id is None else id,
+            headers=headers,
+            content_type=content_type,
+            ordering_key=ordering_key,
+            available_at=available_at,
+        )
+        if any(message.id == staged.id for staged in self._staged):
+            raise MisuseError("Two messages of this transaction have the same id; give each its own key or id.")
+        self._staged.append(message)
+        return message.id
 
     def finish(self, result: object) -> None:
         """Give the result of the operation; it is stored in the very commit of this transaction."""
@@ -53,7 +99,9 @@ class _Finishable:
 
 
 class Transaction(_Finishable):
-    """A block whose rows and outcome exist together or not at all."""
+    """A block whose rows, messages and outcome exist together or not at all."""
+
+    _turn: BlockingTurn
 
     def __init__(self, turn: BlockingTurn, target: object | None, record: Record, request: Request) -> None:
         super().__init__(target, record, request, turn.ledger)
@@ -83,6 +131,7 @@ class Transaction(_Finishable):
         if self._is_single:
             # The flow that claimed inside this transaction also ends it.
             self._turn.settled = None if error is not None else self._finished()
+            self._turn.staged = tuple(self._staged)
             return
         if self._turn.transaction is None:
             return
@@ -90,12 +139,15 @@ class Transaction(_Finishable):
             drive(leave_guarded(self._record, self._request.policy), self._turn.perform)
         if error is None:
             outcome = self._finished()
-            drive(commit_guarded(self._record, self._request.policy, outcome), self._turn.perform)
+            messages = tuple(self._staged)
+            drive(commit_guarded(self._record, self._request.policy, outcome, messages), self._turn.perform)
             self._turn.settled = outcome
 
 
 class AsyncTransaction(_Finishable):
     """The asyncio twin of `Transaction`."""
+
+    _turn: AsyncTurn
 
     def __init__(self, turn: AsyncTurn, target: object | None, record: Record, request: Request) -> None:
         super().__init__(target, record, request, turn.ledger)
@@ -134,6 +186,7 @@ class AsyncTransaction(_Finishable):
         if self._is_single:
             # The flow that claimed inside this transaction also ends it.
             self._turn.settled = None if error is not None else self._finished()
+            self._turn.staged = tuple(self._staged)
             return
         if self._turn.transaction is None:
             return
@@ -141,5 +194,7 @@ class AsyncTransaction(_Finishable):
             await drive_async(leave_guarded(self._record, self._request.policy), self._turn.perform)
         if error is None:
             outcome = self._finished()
-            await drive_async(commit_guarded(self._record, self._request.policy, outcome), self._turn.perform)
+            messages = tuple(self._staged)
+            flow = commit_guarded(self._record, self._request.policy, outcome, messages)
+            await drive_async(flow, self._turn.perform)
             self._turn.settled = outcome

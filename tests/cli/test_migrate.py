@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import nebis, start_nebis
 from tests.engines.binaries import find_binaries
 
-NAMES = ["0001_record", "0002_counters_and_attempts", "0003_people"]
+NAMES = ["0001_record", "0002_counters_and_attempts", "0003_people", "0004_messages"]
 APPLIED = "".join(f"applied {name}\n" for name in NAMES)
 
 
@@ -109,6 +109,7 @@ def test_only_what_is_pending_is_printed(postgres_url: str) -> None:
     nebis("migrate", "apply", store=postgres_url)
     with psycopg.connect(postgres_url) as connection:
         connection.execute("DROP TABLE nebis_attempt, nebis_counter, nebis_audit, nebis_late_result")
+        connection.execute("DROP TABLE nebis_outbox, nebis_parked, nebis_offset")
         connection.execute("DROP FUNCTION nebis_refuse_rewriting")
         connection.execute("DELETE FROM nebis_migration WHERE name >= '0002'")
 
@@ -126,6 +127,7 @@ def test_apply_steps_back_while_a_transaction_uses_the_table(postgres_url: str) 
     nebis("migrate", "apply", store=postgres_url)
     with psycopg.connect(postgres_url) as connection:
         connection.execute("DROP TABLE nebis_attempt, nebis_counter, nebis_audit, nebis_late_result")
+        connection.execute("DROP TABLE nebis_outbox, nebis_parked, nebis_offset")
         connection.execute("DROP FUNCTION nebis_refuse_rewriting")
         connection.execute("DELETE FROM nebis_migration WHERE name >= '0002'")
 

@@ -8,6 +8,7 @@ import pytest
 
 from nebis.cli import statistics
 from nebis.cli.statistics import Statistics
+from nebis.ports.outbox import Depth
 from nebis.ports.store import Tally
 from nebis.testing.conformance.specimens import SECOND_US
 from tests.cli.command import nebis
@@ -33,6 +34,7 @@ def test_what_is_there_and_what_happened_plain_and_in_colour(scene: Scene) -> No
             counts=scene.connection.run(scene.store.count(now=now)),
             tallies=scene.connection.run(scene.store.tallies()),
             stuck_after_us=stuck_after_us,
+            depth=Depth(pending=3, parked=1, oldest_pending_us=now - 2 * HOUR_US, now=now),
         )
         check_snapshot(f"stats/{name}.txt", "\n".join(statistics.lines(found)))
         check_snapshot(f"stats/{name}.ansi", drawn_in_colour((statistics.painted(found), False)))

@@ -68,6 +68,12 @@ def called(effect_class: EffectClass = EffectClass.STICKY, name: str = "charge",
     return Effect(**{"name": name, "effect_class": effect_class, **values, **changes})
 
 
+def voided(number: int = 1, purpose: str = "charge") -> Effect:
+    """Return an effect whose key was burnt downstream."""
+    burnt = called(EffectClass.QUERYABLE, f"{purpose} (voided {number})")
+    return replace(burnt, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
+
+
 def done(name: str = "charge", verdict: EffectVerdict = EffectVerdict.HAPPENED, **changes: Any) -> Effect:
     """Return a finished effect."""
     return replace(called(name=name), verdict=verdict, result=b"charge-1", **changes)

@@ -20,7 +20,7 @@ from nebis.core.answers import (
     Unreadable,
 )
 from nebis.core.claiming import claim, first_life, into_doubt, take_over
-from nebis.core.record import EffectClass, EffectsMode, Fence, Record, State
+from nebis.core.record import EffectClass, EffectsMode, EffectVerdict, Fence, Record, State
 from nebis.core.step import Edge
 from nebis.core.verbs import ExpiredPolicy
 from nebis.testing.conformance import specimens
@@ -46,6 +46,7 @@ from tests.core.records import (
     doubted,
     expired,
     running,
+    voided,
 )
 
 OPAQUE = running(mode=EffectsMode.OPAQUE, is_dirty=True)
@@ -249,6 +250,29 @@ def test_recoveries_are_bounded(record: Record, edge: Edge, state: State) -> Non
     assert step.record is not None
     assert (step.record.state, step.record.is_awaited, step.record.fence) == (state, False, record.fence)
     assert isinstance(step.answer, GivenUp if state is State.AVAILABLE else Doubtful)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"), [({}, "recoveries-used-up"), ({"rejection": b"out of stock"}, "undo-failed")]
+)
+def test_what_ran_out_of_tries_says_whether_it_was_being_undone(changes: dict[str, Any], reason: str) -> None:
+    record = dirty(done(), recoveries=3, **changes)
+
+    step = take_over(record, specimens.take_over(record.ownership, recoveries_limit=3), LAPSED, NEXT_FENCE)
+
+    assert step.answer == Doubtful(record=into_doubt(record, LAPSED, reason))
+
+
+def test_a_successor_forgets_a_call_that_never_left_and_remembers_a_key_that_is_burnt() -> None:
+    nothing = done("ship", EffectVerdict.DID_NOT_HAPPEN)
+    record = available(effects=(voided(), nothing))
+
+    step = claim(record, specimens.claim(by="second"), NOW, NEXT_FENCE)
+
+    assert step.record is not None
+    assert step.record.effects == (voided(),)
+    assert (step.record.voided("charge"), step.record.voided("ship")) == (1, 0)
+    assert not step.record.is_dirty
 
 
 TAKE_OVER_REFUSED = [

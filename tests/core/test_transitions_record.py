@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from nebis.core.record import Effect, EffectClass, EffectsMode, Ownership, Record
+from nebis.core.record import Effect, EffectClass, EffectsMode, Ownership, Record, name_of_call, name_of_voided
 from nebis.testing.conformance.specimens import LEASE_US
 from tests.core.records import NOW, called, dirty, done, running
 
@@ -34,6 +34,22 @@ def test_an_effect_is_found_by_its_name() -> None:
 
     assert record.effect("charge") == done("charge")
     assert record.effect("refund") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "purpose", "is_voided"),
+    [
+        ("charge", "charge", False),
+        (name_of_call("charge", 1), "charge", False),
+        (name_of_call("charge", 12), "charge", False),
+        (name_of_voided("undo:charge", 1), "undo:charge", True),
+        ("charge (call me)", "charge (call me)", False),
+    ],
+)
+def test_an_effect_knows_what_it_was_asked_for_as(name: str, purpose: str, is_voided: bool) -> None:
+    effect = called(name=name)
+
+    assert (effect.purpose, effect.is_voided) == (purpose, is_voided)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from tests.core.records import (
     completed,
     done,
     doubted,
+    voided,
 )
 
 HAPPENED = EffectKnown(verdict=EffectVerdict.HAPPENED, result=b"charge-1")
@@ -84,7 +85,7 @@ def test_what_cannot_have_happened_makes_the_key_available_for_a_whole_window(
     after, edge = settle(record, DidNotHappen(proof=proof))
 
     assert edge is Edge.RESOLVED_DID_NOT_HAPPEN_AVAILABLE
-    assert (after.state, after.effects, after.is_dirty) == (State.AVAILABLE, (), False)
+    assert (after.state, after.open_effect, after.is_dirty) == (State.AVAILABLE, None, False)
     assert (after.doubt_since, after.doubt_reason) == (None, None)
     assert after.expires_at == LAPSED + RETENTION.outcome_us
     assert after.forget_at == after.expires_at + RETENTION.metadata_us
@@ -96,14 +97,39 @@ def test_what_cannot_have_happened_makes_the_key_available_for_a_whole_window(
         (doubted(done(), SHIPPING), (done(),)),
         (doubted(QUERYABLE, **UNDOING), ()),
         (doubted(done()), (done(),)),
+        (doubted(voided(), done("reserve"), QUERYABLE), (voided(), done("reserve"))),
     ],
-    ids=["after an effect", "while undoing", "nothing open"],
+    ids=["after an effect", "while undoing", "nothing open", "after a voided one"],
 )
 def test_what_did_not_happen_is_dropped_and_the_rest_goes_on(record: Record, left: tuple[Effect, ...]) -> None:
-    after, edge = settle(record, VOIDED)
+    after, edge = settle(record, DidNotHappen(proof=AbsenceProof.OWNER_DEAD))
 
     assert edge is Edge.RESOLVED_DID_NOT_HAPPEN_GOES_ON
     assert (after.state, after.effects, after.is_dirty) == (State.IN_PROGRESS, left, True)
+
+
+@pytest.mark.parametrize(
+    ("record", "kept", "edge"),
+    [
+        (doubted(QUERYABLE), (voided(),), Edge.RESOLVED_DID_NOT_HAPPEN_AVAILABLE),
+        (doubted(voided(), QUERYABLE), (voided(), voided(2)), Edge.RESOLVED_DID_NOT_HAPPEN_AVAILABLE),
+        (doubted(done("reserve"), QUERYABLE), (done("reserve"), voided()), Edge.RESOLVED_DID_NOT_HAPPEN_GOES_ON),
+        (doubted(QUERYABLE, **UNDOING), (voided(),), Edge.RESOLVED_DID_NOT_HAPPEN_GOES_ON),
+        (
+            doubted(called(EffectClass.QUERYABLE, "charge (call 2)")),
+            (voided(),),
+            Edge.RESOLVED_DID_NOT_HAPPEN_AVAILABLE,
+        ),
+    ],
+    ids=["first", "second", "after an effect", "while undoing", "later call"],
+)
+def test_a_key_that_was_burnt_is_remembered_so_that_nobody_asks_under_it_again_f065(
+    record: Record, kept: tuple[Effect, ...], edge: Edge
+) -> None:
+    after, taken = settle(record, VOIDED)
+
+    assert (after.effects, taken) == (kept, edge)
+    assert after.effect("charge") is None, "its name is free for the next intent"
 
 
 def test_a_call_that_may_be_repeated_is_repeated_as_outstanding() -> None:

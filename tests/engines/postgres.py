@@ -1,9 +1,7 @@
 """A real PostgreSQL server for the tests, in a temporary directory and on a free port of the loopback interface."""
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,15 +16,12 @@ import psycopg
 from psycopg import sql
 
 from tests.engines.binaries import choose_launcher
+from tests.engines.ports import free_port
 
 SUPERUSER = "nebis"
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 _START_TRIES = 5
-
-# Below the range from which Linux draws the ports of outgoing connections. Inside it a client that keeps dialling a
-# stopped server can be given the server's own port, and so connect to itself.
-_PORTS = range(20_000, 32_000)
 
 
 class PostgresServer:
@@ -48,7 +43,7 @@ class PostgresServer:
         self._settings = {"max_connections": "200", **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._database_numbers = count(1)
-        self._port = _free_port()
+        self._port = free_port()
         try:
             self._launcher = choose_launcher(binaries, self._home)
             self._create_cluster()
@@ -111,7 +106,7 @@ class PostgresServer:
             if self._is_ready_before(deadline):
                 return
             if is_first_start:  # Later the port must stay: clients hold URLs, and wait for the server to come back.
-                self._port = _free_port()
+                self._port = free_port()
         raise RuntimeError(f"PostgreSQL did not start. Its log ends with:\n{self.log[-2000:]}")
 
     def stop(self, *, immediate: bool = False) -> None:
@@ -206,15 +201,3 @@ def _children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:  # Not Linux: orphaned processes of the server notice and end by themselves.
         return []
-
-
-def _free_port() -> int:
-    for port in random.SystemRandom().sample(_PORTS, k=100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError(f"No free port between {_PORTS.start} and {_PORTS.stop} on 127.0.0.1.")

@@ -15,9 +15,11 @@ from nebis.ports.asks import (
     Elapsed,
     Find,
     KeepAlive,
+    KeepLate,
     KeepTrying,
     Pause,
     Raised,
+    RequireOutside,
     Returned,
     RunHandler,
     Tell,
@@ -139,7 +141,7 @@ class MortalWorld:
                 return self._run_handler(ask.record)
             case CallEffect():
                 return _called(ask)
-            case KeepAlive() | KeepTrying() | Tell():
+            case KeepAlive() | KeepLate() | KeepTrying() | RequireOutside() | Tell():
                 return None
             case _:
                 raise AssertionError(f"no flow asks for {type(ask).__name__}")

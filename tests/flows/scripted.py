@@ -17,9 +17,11 @@ from nebis.ports.asks import (
     Elapsed,
     Find,
     KeepAlive,
+    KeepLate,
     KeepTrying,
     Pause,
     Raised,
+    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -31,9 +33,11 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
 )
+from nebis.ports.inbox import AskInbox
 from nebis.ports.observer import Event
 from nebis.ports.store import StoreFailure
-from tests.flows.specimens import DRAWN
+from nebis.stores.memory import MemoryStore
+from tests.flows.specimens import DRAWN, NOW
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Ask[Any])
@@ -58,6 +62,7 @@ class ScriptedWorld:
         self._says: dict[type[Ask[Any]], list[object]] = {TransactionIsSame: [True]}
         self._says.update({kind: list(lines) for kind, lines in says.items()})
         self.clock_seconds = 0.0
+        self.inbox = MemoryStore(clock=lambda: NOW)
         self.asked: list[Ask[Any]] = []
 
     def run(self, flow: Flow[T]) -> T:
@@ -70,6 +75,9 @@ class ScriptedWorld:
                 return self._say(ask.verb)
             case TransactionBegin() | TransactionHold() | TransactionIsSame() | TransactionCommit() | Barrier():
                 return _next(self._says.get(type(ask), [None]))
+            case AskInbox():
+                _next(self._says.get(AskInbox, [None]))
+                return drive(ask.act(self.inbox), self.inbox.perform)
             case Find():
                 return self._found
             case Draw():
@@ -85,7 +93,7 @@ class ScriptedWorld:
                 return self._run_handler(ask.record)
             case CallEffect():
                 return _called(ask)
-            case KeepAlive() | KeepTrying() | Tell() | TransactionRollback():
+            case KeepAlive() | KeepLate() | KeepTrying() | RequireOutside() | Tell() | TransactionRollback():
                 return None
             case _:
                 raise AssertionError(f"no flow asks for {type(ask).__name__}")

@@ -9,7 +9,7 @@ import pytest
 from nebis import ClaimLost, EffectInDoubt, EffectTimedOut, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.core.answers import Intended, Kept, Refusal, Refused
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
-from nebis.core.verbs import Checkpoint, Doubt, Intend, Release, Suspend
+from nebis.core.verbs import Checkpoint, Doubt, Intend, Release, Suspend, Verb
 from nebis.flows.effect import (
     DOUBT_RECALL_OVER,
     DOUBT_REJECTION_NOT_DEFINITE,
@@ -20,7 +20,8 @@ from nebis.flows.ledger import Ledger
 from nebis.flows.plan import EffectPlan
 from nebis.flows.request import Failed
 from nebis.flows.settle import DOUBT_CODE_CHANGED, DOUBT_EFFECT_TIMED_OUT, settle
-from nebis.ports.asks import CallEffect, Raised, Returned
+from nebis.ports.asks import CallEffect, KeepLate, Raised, Returned
+from nebis.ports.history import LateResult as KeptLate
 from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed, LateResult
 from tests.flows.scripted import Line, ScriptedWorld
 from tests.flows.specimens import owned, quick
@@ -74,6 +75,12 @@ def run(world: ScriptedWorld, made: EffectPlan, *known: Effect) -> bytes:
 
 def refused(reason: Refusal) -> Refused:
     return Refused(reason=reason, found=RECORD)
+
+
+def opening(verb: Verb) -> Intended:
+    """Accept an intent as the store does."""
+    assert isinstance(verb, Intend)
+    return Intended(effect=replace(OPEN, name=verb.name, derived_key=verb.derived_key))
 
 
 def kinds(world: ScriptedWorld) -> list[type]:
@@ -176,6 +183,34 @@ def test_call_that_says_nothing_happened_after_one_that_may_still_land_stays_ope
 
     with pytest.raises(Retryable):
         run(world, plan(raising(Retryable("no connection"))))
+
+
+def test_call_that_never_left_is_made_again_by_the_same_attempt_under_the_same_key() -> None:
+    """A retry loop in a handler: the second intent says nothing about an earlier call, for there was none."""
+    world, ledger, keys = ScriptedWorld(opening, Kept(), opening, Kept()), Ledger(RECORD), []
+
+    def call(effect: Effect) -> bytes:
+        keys.append(effect.derived_key)
+        if len(keys) == 1:
+            raise Retryable("no connection")
+        return b"charged"
+
+    with pytest.raises(Retryable):
+        world.run(run_effect(RECORD, REQUEST.policy, ledger, plan(call)))
+    result = world.run(run_effect(RECORD, REQUEST.policy, ledger, plan(call)))
+
+    assert result == b"charged"
+    assert keys == ["a key of this attempt"] * 2
+    assert [(type(verb), getattr(verb, "name", "")) for verb in world.verbs] == [
+        (Intend, "charge"),
+        (Checkpoint, "charge"),
+        (Intend, "charge (call 2)"),
+        (Checkpoint, "charge (call 2)"),
+    ]
+    assert not any(verb.is_again for verb in world.verbs if isinstance(verb, Intend))
+    assert [event.effect for event in world.told if isinstance(event, EffectKnown)] == ["charge"]
+    with pytest.raises(MisuseError, match="twice"):
+        ledger.start("charge")
 
 
 def test_effect_that_did_not_happen_is_not_missed_by_a_handler_that_goes_another_way() -> None:
@@ -354,8 +389,8 @@ def test_handler_that_goes_on_after_an_effect_without_an_answer_has_no_outcome_y
     assert world.verbs == [Suspend(ownership=RECORD.ownership)]
 
 
-def test_result_that_comes_after_the_record_was_lost_is_told() -> None:
-    """F050: it cannot be stored, and must not vanish."""
+def test_result_that_comes_after_the_record_was_lost_is_kept_and_told() -> None:
+    """F050: it is no outcome any more, and must not vanish."""
     world = ScriptedWorld(INTENDED, refused(Refusal.FENCED))
 
     with pytest.raises(ClaimLost):
@@ -364,6 +399,8 @@ def test_result_that_comes_after_the_record_was_lost_is_told() -> None:
     assert world.told[-1] == LateResult(
         operation="pay", operation_id=str(RECORD.record_id), effect="charge", reason=Refusal.FENCED
     )
+    late = KeptLate(record_id=RECORD.record_id, fence=RECORD.fence, effect="charge", body=b"charged")
+    assert world.of(KeepLate) == [KeepLate(late, REQUEST.policy.kept.outcome_us)]
 
 
 def test_effect_under_a_new_name_before_the_recorded_one_is_in_doubt_and_not_called() -> None:

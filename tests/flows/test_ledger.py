@@ -6,7 +6,7 @@ import pytest
 
 from nebis import MisuseError, Rejected
 from nebis.core.record import UNDO_PREFIX, Effect, EffectClass, EffectVerdict
-from nebis.flows.ledger import Ledger
+from nebis.flows.ledger import CALLS_LIMIT, Ledger
 from nebis.ports.asks import Raised, Returned
 from tests.flows.specimens import owned, quick
 
@@ -76,9 +76,44 @@ def test_new_effect_before_a_recorded_one_is_a_change_of_code(
 def test_effect_that_did_not_happen_may_not_be_asked_for_beside_another() -> None:
     kept = ledger()
     kept.start("charge")
-    kept.keep(OPEN)
-    kept.forget("charge")
+    kept.calls(OPEN)
+    kept.never_left("charge")
 
     with pytest.raises(MisuseError, match="still open"):
         kept.start("email")
     assert kept.of(Returned("done")) == Returned("done")
+
+
+def test_call_that_never_left_may_be_made_again_under_a_name_of_its_own_but_not_for_ever() -> None:
+    """A late copy of the word about the first call must not be taken for one about the second."""
+    kept, names = ledger(), []
+
+    for _ in range(CALLS_LIMIT):
+        kept.start("charge")
+        names.append(kept.stored_name("charge"))
+        assert not kept.has_called("charge")
+        kept.calls(replace(OPEN, name=names[-1]))
+        kept.never_left("charge")
+        kept.end(is_known=False)
+
+    assert names[:3] == ["charge", "charge (call 2)", "charge (call 3)"]
+    assert len(set(names)) == CALLS_LIMIT
+    with pytest.raises(MisuseError, match="let the exception end the attempt"):
+        kept.stored_name("charge")
+
+
+def test_open_call_of_an_earlier_attempt_keeps_the_name_that_it_was_stored_under() -> None:
+    later = replace(OPEN, name="charge (call 2)")
+    voided = replace(OPEN, name="charge (voided 1)", verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
+    kept = ledger(voided, later)
+
+    assert kept.start("charge") == later
+    assert kept.stored_name("charge") == "charge (call 2)"
+
+
+def test_burnt_key_is_no_effect_that_anybody_has_to_ask_for() -> None:
+    kept = ledger(replace(OPEN, name="charge (voided 1)", verdict=EffectVerdict.DID_NOT_HAPPEN, result=b""))
+
+    assert kept.start("charge") is None
+    assert kept.stored_name("charge") == "charge"
+    assert kept.never_asked() is None

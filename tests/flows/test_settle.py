@@ -13,7 +13,8 @@ from nebis.core.record import EffectsMode, Fence, Outcome, OutcomeKind, Record, 
 from nebis.core.verbs import Complete, Doubt, Release, Suspend, Verb, Withdraw
 from nebis.flows.request import Failed, Finished, Request, Vanished
 from nebis.flows.settle import DOUBT_CODE_CHANGED, DOUBT_HANDLER_RAISED, LONGEST_REASON, seen, settle
-from nebis.ports.asks import KeepTrying, Raised, Returned, Settled
+from nebis.ports.asks import KeepLate, KeepTrying, Raised, Returned, Settled
+from nebis.ports.history import LateResult
 from nebis.ports.observer import (
     Completed,
     DoubtRaised,
@@ -22,6 +23,7 @@ from nebis.ports.observer import (
     Suspended,
     Withdrawn,
 )
+from nebis.ports.observer import LateResult as CameLate
 from nebis.ports.store import IndefiniteFailure
 from tests.flows.scripted import Line, ScriptedWorld
 from tests.flows.specimens import (
@@ -235,6 +237,20 @@ def test_fenced_owner_answers_with_the_winners_bytes(
     assert ending.outcome.body == REQUEST.encode("the winner's")
     assert kinds(world) == sent
     assert world.told[-1] == OwnershipLost(**ABOUT, reason=Refusal.FENCED)
+
+
+@pytest.mark.parametrize("end", [Returned("mine"), Raised(Rejected("no"))])
+def test_outcome_that_comes_too_late_is_kept_for_people(end: Returned[object] | Raised) -> None:
+    """F050: what a fenced owner brings is no outcome, but may be the only trace of what it did."""
+    world = ScriptedWorld(refused(Refusal.FENCED, WINNER))
+
+    world.run(settle(REQUEST, RECORD, end))
+
+    [complete] = world.verbs
+    assert isinstance(complete, Complete)
+    late = LateResult(record_id=RECORD.record_id, fence=RECORD.fence, effect=None, body=complete.outcome.body)
+    assert world.of(KeepLate) == [KeepLate(late, REQUEST.policy.kept.outcome_us)]
+    assert world.told[0] == CameLate(**ABOUT, effect=None, reason=Refusal.FENCED)
 
 
 @pytest.mark.parametrize(

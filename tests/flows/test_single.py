@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nebis import InFlight, NotConfirmed, Rejected, Retryable, StoreUnavailable, Wait, WriteInDoubt
+from nebis import InDoubt, InFlight, NotConfirmed, Rejected, Retryable, StoreUnavailable, Wait, WriteInDoubt
 from nebis.core.answers import Grant, Granted, Kept, Locked, Refusal, Refused, Replay, Running
 from nebis.core.record import Nonce, Outcome, OutcomeKind, Record
 from nebis.core.verbs import Claim, Complete, Doubt
@@ -149,6 +149,41 @@ def test_failed_handler_leaves_nothing_behind(error: Exception, event: type[Even
     assert world.run(execute_single(request)) == Failed(record=RECORD, error=error)
     assert kinds(world) == [Claim]
     assert events(world) == [AttemptStarted, event]
+
+
+def doubting(*script: Line) -> tuple[ScriptedWorld, InDoubt]:
+    error = InDoubt("bank-unreachable")
+
+    def handler(_: Record) -> object:
+        raise error
+
+    return ScriptedWorld(*script, handler=handler), error
+
+
+def test_handler_that_says_that_nobody_can_tell_puts_the_key_in_doubt() -> None:
+    """Its rows are undone, but whatever it speaks of was not in the transaction; nobody may run it again."""
+    world, error = doubting(GRANTED, GRANTED, Kept())
+
+    ending = world.run(execute_single(REQUEST))
+
+    assert ending == Failed(record=RECORD, error=error, doubt_reason="bank-unreachable")
+    assert world.verbs[-1] == Doubt(ownership=RECORD.ownership, reason="bank-unreachable")
+    assert len(world.of(TransactionRollback)) == 1
+    assert events(world) == [AttemptStarted, DoubtRaised]
+
+
+def test_handlers_doubt_that_meets_a_faster_twin_is_told_to_its_caller() -> None:
+    world, error = doubting(GRANTED, Running(record=RECORD, lease_left_us=1))
+
+    assert world.run(execute_single(REQUEST)) == Failed(record=RECORD, error=error)
+    assert kinds(world) == [Claim, Claim]
+
+
+def test_handlers_doubt_that_cannot_be_stored_is_not_confirmed() -> None:
+    world, _ = doubting(GRANTED, REFUSED)
+
+    with pytest.raises(NotConfirmed):
+        world.run(execute_single(REQUEST))
 
 
 def rejecting(*script: Line) -> ScriptedWorld:

@@ -8,6 +8,7 @@ import pytest
 
 from nebis import EffectInDoubt, NotConfirmed, RecordCorrupt, Rejected, Retryable
 from nebis.core.answers import Answer, Intended, Kept, Locked, Refusal, Refused, Running
+from nebis.core.claiming import DOUBT_UNDO_FAILED
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Outcome, OutcomeKind, Record
 from nebis.core.rejection import encode_rejection
 from nebis.core.verbs import Checkpoint, Complete, Doubt, Intend, Release, Suspend, TurnBack, Verb
@@ -15,7 +16,7 @@ from nebis.flows.execute import attend
 from nebis.flows.plan import EffectPlan
 from nebis.flows.request import Disposition, Failed, Finished, Request
 from nebis.flows.settle import DOUBT_CODE_CHANGED, DOUBT_EFFECT_OPEN
-from nebis.flows.undo import DOUBT_UNDO_FAILED, conclude, undo
+from nebis.flows.undo import conclude, undo
 from nebis.ports.asks import CallEffect, KeepAlive, Raised, Returned, TransactionCommit, TransactionHold
 from nebis.ports.observer import Completed, TurnedBack
 from nebis.ports.store import IndefiniteFailure

@@ -7,6 +7,7 @@ import pytest
 pytest.register_assert_rewrite("nebis.testing.http_conformance")
 
 from tests.engines.postgres import PostgresServer  # noqa: E402 - after the registration, which it may import.
+from tests.transactions import django_shop  # noqa: E402, F401 - REST framework reads settings while it is imported.
 
 STORES = ["sqlite", "postgres"]
 

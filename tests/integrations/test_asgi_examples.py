@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
+from nebis import Nebis
 from nebis.testing.http_conformance import Client
 from nebis.testing.http_conformance.client import new_key
 from tests.integrations.servers import uvicorn_serving
+from tests.integrations.wsgi_servers import waitress_serving
 from tests.tidy.repository import ROOT
 
-NAMES = ["asgi", "starlette", "fastapi", "litestar"]
+SERVERS = {
+    "asgi": uvicorn_serving,
+    "starlette": uvicorn_serving,
+    "fastapi": uvicorn_serving,
+    "litestar": uvicorn_serving,
+    "wsgi": waitress_serving,
+    "flask": waitress_serving,
+}
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -28,7 +37,7 @@ def example(name: str) -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SERVERS)
 def test_every_line_of_a_page_is_a_line_of_its_example(name: str) -> None:
     shown = CODE.findall((ROOT / "docs" / "how-to" / f"{name}.md").read_text())
     lines = set((ROOT / "examples" / f"{name}_payments.py").read_text().splitlines())
@@ -38,11 +47,11 @@ def test_every_line_of_a_page_is_a_line_of_its_example(name: str) -> None:
     assert not strange
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SERVERS)
 def test_the_example_charges_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    key = new_key()
-    with uvicorn_serving(example(name).app) as address:
+    key, shop = new_key(), example(name)
+    with SERVERS[name](shop.app) as address:
         client = Client(address, "secret-1")
 
         first, again = [client.post("/payments", {"amount": 5}, key=key) for _ in range(2)]
@@ -51,6 +60,8 @@ def test_the_example_charges_once(name: str, tmp_path: Path, monkeypatch: pytest
         neighbour = Client(address, "secret-2").post("/payments", {"amount": 5}, key=key)
         nobody = Client(address, None).post("/payments", {"amount": 5}, key=key)
         missing = client.post("/payments", {"amount": 5})
+    if isinstance(shop.nebis, Nebis):  # Nothing in WSGI tells an application that it is over.
+        shop.nebis.close()
 
     assert (first.status, first.is_replay) == (201, False)
     assert (again.status, again.body, again.is_replay) == (201, first.body, True)
@@ -60,6 +71,22 @@ def test_the_example_charges_once(name: str, tmp_path: Path, monkeypatch: pytest
     assert neighbour.body != first.body
     assert nobody.status == 401
     assert (missing.status, missing.code) == (400, "key-missing")
+
+
+def test_every_route_of_the_flask_example_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T1."""
+    monkeypatch.chdir(tmp_path)
+    key, shop = new_key(), example("flask")
+    with shop.nebis, waitress_serving(shop.app) as address:
+        client = Client(address, "secret-1")
+
+        replies = [client.post(path, {"amount": 5}, key=key) for path in ("/orders", "/refunds") for _ in range(2)]
+        unknown = client.get(f"/operations/{new_key()}")
+
+    assert [reply.status for reply in replies] == [201] * 4
+    assert [reply.is_replay for reply in replies] == [False, True, False, True]
+    assert len({reply.body for reply in replies}) == 2
+    assert (unknown.status, unknown.code) == (404, "operation-unknown")
 
 
 def test_rows_and_answer_of_the_fastapi_example_are_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,12 +32,12 @@ NO_LINGER = b"\x01\x00\x00\x00\x00\x00\x00\x00"
 class Shop:
     """The slow shop, its store and its effects, whichever process serves it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path) -> None:
         self._effects = directory / "effects"
         self._effects.touch()
         self._environment = {
             **os.environ,
-            STORE: f"sqlite:///{directory / 'shop.db'}",
+            STORE: url,
             EFFECTS: str(self._effects),
             "PYTHONPATH": str(ROOT),
         }
@@ -65,8 +65,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+def shop(postgres_url: str, tmp_path: Path) -> Shop:
+    return Shop(postgres_url, tmp_path)
 
 
 def settled(client: Client, key: str) -> Reply:
@@ -84,7 +84,7 @@ def test_a_client_that_hangs_up_at_any_moment_has_one_effect(shop: Shop, command
     """F074, A2: the request outlives its client on servers that let it run and on servers that cancel it."""
     seed = random.SystemRandom().randrange(2**32)
     moments = random.Random(seed)
-    keys = [new_key() for _ in range(20)]
+    keys = [new_key() for _ in range(50)]
     with shop.served(command) as (client, _process):
         assert settled(client, warm := new_key()).status == 201
         for key in keys:
@@ -123,9 +123,10 @@ def test_no_key_is_stuck_after_a_server_is_told_to_stop_under_load(shop: Shop) -
             if number == 2 * len(keys) // 3:
                 time.sleep(WORK_SECONDS / 2)  # In the middle of what they do, which is a moment of real time.
                 process.send_signal(signal.SIGTERM)
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
         process.wait(PATIENCE_SECONDS)
+    # Only now is our socket closed, so that whoever came too late to be accepted is hung up on.
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
     before = shop.effects()
 
     with shop.served(UVICORN) as (client, _process):

@@ -130,28 +130,38 @@ def test_a_session_whose_commit_fails_never_yields_a_success_and_the_retry_runs(
 
 
 def test_a_dependency_that_ends_after_the_answer_is_named_at_start_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Also one that the endpoint knows nothing of, because whoever includes its router brings it."""
+
     async def late_session() -> AsyncIterator[str]:
         yield "session"
 
     async def early_session() -> AsyncIterator[str]:
         yield "session"
 
-    nebis, router = AsyncNebis("memory://"), APIRouter(route_class=NebisRoute)
-    with caplog.at_level(logging.WARNING, logger="nebis"):
+    def included_session() -> Iterator[None]:
+        yield
 
-        @router.post("/things")
-        @idempotent(nebis, "make", effects=Local, tenant=tenant)
-        async def make(
-            late: Annotated[str, Depends(late_session)],
-            early: Annotated[str, Depends(early_session, scope="function")],
-        ) -> str:
-            return late + early
+    nebis, router = AsyncNebis("memory://"), APIRouter(route_class=NebisRoute)
+
+    @router.post("/things")
+    @idempotent(nebis, "make", effects=Local, tenant=tenant)
+    async def make(
+        late: Annotated[str, Depends(late_session)],
+        early: Annotated[str, Depends(early_session, scope="function")],
+    ) -> str:
+        return late + early
 
     [route] = router.routes
     assert isinstance(route, NebisRoute)
     assert [name.rpartition(".")[2] for name in late_exits(route)] == ["late_session"]
-    assert "late_session" in caplog.text
-    assert "early_session" not in caplog.text
+    app = FastAPI(lifespan=lifespan(nebis))
+    app.include_router(router, prefix="/v1", dependencies=[Depends(included_session)])
+    with caplog.at_level(logging.WARNING, logger="nebis"), uvicorn_serving(app):
+        pass
+
+    named = [record.getMessage() for record in caplog.records if "ends after the answer" in record.getMessage()]
+    assert [line.partition(" ends")[0].rpartition(".")[2] for line in named] == ["included_session", "late_session"]
+    assert all(line.startswith("POST /v1/things: ") for line in named)
 
 
 def test_a_body_that_a_dependency_reads_counts() -> None:

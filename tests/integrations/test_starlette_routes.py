@@ -9,10 +9,12 @@ from uuid import uuid4
 
 import pytest
 from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser, has_required_scope, requires
 from starlette.endpoints import HTTPEndpoint
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -199,6 +201,77 @@ def test_a_rejection_of_a_bound_operation_has_the_status_of_its_route() -> None:
     assert [(reply.status, reply.code) for reply in declined] == [(402, "rejected")] * 2
     assert (other.status, other.code) == (422, "key-reused")
     assert runs["bound"] == 2
+
+
+class Accounts(AuthenticationBackend):
+    """Who calls, and with which rights; both may change."""
+
+    def __init__(self) -> None:
+        self.rights: dict[str, list[str]] = {}
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
+        token = conn.headers.get("authorization", "").removeprefix("Bearer ")
+        return (AuthCredentials(self.rights[token]), SimpleUser(token)) if token in self.rights else None
+
+
+def test_who_lost_a_right_is_not_told_what_was_stored_below_or_above_the_decorator_that_asks_for_it() -> None:
+    """SEC03: a replay passes by what stands below ours, so that whoever may refuse is above or is `authorize`."""
+    nebis, accounts = AsyncNebis("memory://"), Accounts()
+
+    def asking(request: Request) -> None:
+        if not has_required_scope(request, ["pay"]):
+            raise HTTPException(403)
+
+    async def pay(request: Request) -> Response:
+        return JSONResponse({"secret": str(uuid4())})
+
+    def protect(name: str, **options: Any) -> Any:
+        return idempotent(nebis, name, effects=Local, tenant=lambda request: request.user.display_name, **options)
+
+    routes = [
+        post("/above", requires("pay")(protect("above")(pay))),
+        post("/below", protect("below", authorize=asking)(requires("pay")(pay))),
+    ]
+    with pytest.raises(ConfigError, match="a decorator stands below"):
+        protect("careless")(requires("pay")(pay))
+    around = [Middleware(AuthenticationMiddleware, backend=accounts), Middleware(NebisMiddleware)]
+    key = new_key()
+    with serving(nebis, *routes, middleware=around) as client:
+        accounts.rights["acct-1"] = ["pay"]
+        first = [client.post(path, {}, key=key) for path in ("/above", "/below")]
+        replayed = [client.post(path, {}, key=key) for path in ("/above", "/below")]
+        accounts.rights["acct-1"] = []
+        downgraded = [client.post(path, {}, key=key) for path in ("/above", "/below")]
+        del accounts.rights["acct-1"]
+        revoked = [client.post(path, {}, key=key) for path in ("/above", "/below")]
+
+    assert [reply.is_replay for reply in first + replayed] == [False, False, True, True]
+    assert {reply.status for reply in downgraded + revoked} == {403}
+    assert not any(b"secret" in reply.body for reply in downgraded + revoked)
+
+
+def test_another_command_is_refused_once_a_single_transaction_ended(postgres_url: str) -> None:
+    """P2: before its only commit there is nothing to compare with; afterwards there is."""
+    nebis = AsyncNebis(postgres_url)
+
+    @nebis.operation("pay", effects=Local, single_transaction=True)
+    async def pay(attempt: AsyncAttempt, command: dict[str, int]) -> str:
+        async with attempt.transaction() as tx:
+            tx.finish(f"paid {command['amount']}")
+        return f"paid {command['amount']}"
+
+    @bind(pay, tenant=tenant)
+    async def payments(request: Request) -> Any:
+        return await request.json()
+
+    key = new_key()
+    with serving(nebis, post("/payments", payments)) as client:
+        first, again = [client.post("/payments", {"amount": 1}, key=key) for _ in range(2)]
+        other = client.post("/payments", {"amount": 2}, key=key)
+
+    assert (first.status, first.json(), first.is_replay) == (200, "paid 1", False)
+    assert (again.body, again.is_replay) == (first.body, True)
+    assert (other.status, other.code) == (422, "key-reused")
 
 
 def test_a_tenant_header_is_believed_from_a_proxy_only() -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from nebis import Attempt, Declared, Nebis, Opaque, Operation, Rejected, hours
+from nebis import Attempt, Declared, Nebis, Opaque, Operation, Query, Rejected, hours
 from nebis.effects import Fenced, Queryable, Recall, Sticky, SuccessOnly, Unrecoverable
+from nebis.testing.bank import Bank
 from nebis.testing.bank.books import Mode
 from tests.matrix.mortal import Doom
 from tests.matrix.points import Kind
@@ -78,6 +79,15 @@ class Till:
             raise Gateway(response.status)
         return str(said["charge"])
 
+    def find(self, key: str) -> str | None:
+        """Ask the bank what became of a key."""
+        charged = Bank(self.bank_port).find(key)
+        return None if charged is None else str(charged["charge"])
+
+    def void(self, key: str) -> bool:
+        """Have the bank burn a key."""
+        return Bank(self.bank_port).void(key)
+
     def insert(self, connection: Any, reference: str) -> str:
         """Charge by a row of one's own, in the transaction of the step."""
         self.doom.pass_by("before send")
@@ -132,6 +142,7 @@ def declare(nebis: Nebis, kind: Kind, till: Till, lease: timedelta, *, persists:
         lease=lease,
         renewal=lease / 3,
         effect_timeout=lease / 2,
+        queries={"charge": Query(find=till.find, void=till.void)} if kind is Kind.QUERYABLE else None,
     )
     def take(attempt: Attempt, command: str) -> Receipt:
         return handle(attempt, command)

@@ -73,9 +73,9 @@ class Child:
         self._lines = line.makefile()
         self._frozen_pid: int | None = None
 
-    def ask(self, kind: Kind, key: str, *, calls: int = 1) -> list[dict[str, Any]]:
+    def ask(self, kind: Kind, key: str, *, calls: int = 1, passes: int = 0) -> list[dict[str, Any]]:
         """Give an order, and return all that is said until it is done, or until death or frost."""
-        order = asdict(Order(kind=kind, key=key, calls=calls))
+        order = asdict(Order(kind=kind, key=key, calls=calls, passes=passes))
         self._line.sendall(json.dumps(order).encode() + b"\n")
         return self.hear()
 

@@ -6,7 +6,8 @@ Each cell is one test, so a failing one is named: `test_cell[sqlite-sticky-call/
 import pytest
 
 from tests.matrix.conftest import Scene
-from tests.matrix.points import STORES, Kind, expected_after_kill, label_of, points_of
+from tests.matrix.points import STORES, Expected, Kind, expected_after_kill, label_of, points_of
+from tests.matrix.stage import Evidence
 
 TRIES = 2
 
@@ -25,7 +26,10 @@ def test_grid_is_as_large_as_promised() -> None:
 
 @pytest.mark.parametrize(("store", "kind", "point"), CELLS, ids=["-".join(cell) for cell in CELLS])
 def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
-    """G1, G2, G3: one effect, one answer, settled within a lease and two tries; or in doubt where nobody may know."""
+    """G1, G2, G3: one effect, one answer, settled within a lease and two tries; or in doubt where nobody may know.
+
+    What is in doubt and can be asked for leaves it by the worker.
+    """
     key = f"kill:{store}:{kind}:{point}"
     expected = expected_after_kill(kind, point)
     evidence = scene.evidence(kind, key)
@@ -46,6 +50,20 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     assert evidence.codes("info") <= {"killed", "outcome-unknown"}
     assert len(calls) == expected.calls
     assert len({call["key"] for call in calls}) == min(expected.calls, 1)
+    assert evidence.violations() == []
+    if kind is Kind.QUERYABLE and expected.state == "in_doubt":
+        _leaves_doubt(scene, evidence, expected)
+
+
+def _leaves_doubt(scene: Scene, evidence: Evidence, before: Expected) -> None:
+    """The worker asks the bank, which knows or burns the key; then the operation goes on to its one end."""
+    scene.work(evidence, passes=1)
+    assert evidence.state == ("completed" if before.charges else "available"), "what nobody charged is the client's"
+    scene.retry(evidence)
+
+    calls = evidence.calls(1)
+    assert evidence.state == "completed"
+    assert (evidence.charges, len(calls), len(set(evidence.answers))) == (1, 1, 1)
     assert evidence.violations() == []
 
 

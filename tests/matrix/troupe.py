@@ -18,9 +18,10 @@ from typing import Any
 
 import nebis.stores.sql.postgres.psycopg_access  # noqa: F401 - imported once here, not in every child.
 from nebis import InDoubt, InFlight, Nebis, NotYet, Operation, Rejected
-from nebis.core.record import State
+from nebis.core.record import Record, State
 from nebis.ports.observer import AttemptStarted, Completed, Event
 from nebis.ports.store import Scan
+from nebis.worker import Worker
 from tests.matrix.mortal import Doom, make_mortal
 from tests.matrix.operations import MODES, Receipt, Till, declare
 from tests.matrix.points import Kind
@@ -53,6 +54,8 @@ class Order:
     kind: Kind
     key: str
     calls: int = 1
+    passes: int = 0
+    """How often its worker looks after everything that is due, before the calls."""
 
 
 def now() -> int:
@@ -68,6 +71,8 @@ class Actor:
         self._orders = line.makefile()
         self._line = line.makefile("w")
         self._key = ""
+        self._watched: frozenset[str] | None = None
+        """The records that are told about while a worker looks after all that there are."""
 
     def play(self) -> None:
         """Serve orders until they end, or until the place where it dies."""
@@ -80,9 +85,12 @@ class Actor:
             tills = {kind: self._till(kind, doom) for kind in Kind}
             served = {kind: declare(nebis, kind, tills[kind], lease, persists=part.persists) for kind in Kind}
             make_mortal(nebis, doom)
+            worker = Worker(nebis)
             for line in self._orders:
                 order = Order(**json.loads(line))
                 self._key = order.key
+                for _ in range(order.passes):
+                    self._work(nebis, worker, tills[order.kind])
                 for number in range(order.calls):
                     self._call(served[order.kind], tills[order.kind], number)
                     doom.pass_by("after answer")
@@ -97,6 +105,24 @@ class Actor:
             marker="?" if self._part.url.startswith("sqlite") else "%s",
             timeout_seconds=self._part.timeout_seconds,
         )
+
+    def _work(self, nebis: Nebis, worker: Worker, till: Till) -> None:
+        """Make one pass, and say how the record stood before and after it, and when that was on the store's clock."""
+        backend = nebis.opened()[0].backend
+        till.call = f"{os.getpid()}-{self._key}-worker-{now()}"
+        before = self._records(nebis)
+        self._watched = frozenset(str(record.record_id) for record in before)
+        began = backend.sessions.run(backend.store.clock())
+        worker.run_once()
+        ended = backend.sessions.run(backend.store.clock())
+        self._watched = None
+        lease_until = min((record.lease_until for record in before), default=0)
+        self._say(passed=[record.state for record in before], began=began, ended=ended, lease_until=lease_until)
+        self._tell_record(nebis)
+
+    def _records(self, nebis: Nebis) -> list[Record]:
+        backend = nebis.opened()[0].backend
+        return backend.sessions.run(backend.store.scan(Scan(tenant=self._tenant)))
 
     def _call(self, take: Operation[str, Receipt], till: Till, number: int) -> None:
         till.call = f"{os.getpid()}-{self._key}-{number}-{now()}"
@@ -134,13 +160,14 @@ class Actor:
 
     def _tell_record(self, nebis: Nebis) -> None:
         """Say how the record stands, as the store tells it."""
-        backend = nebis.opened()[0].backend
-        for record in backend.sessions.run(backend.store.scan(Scan(tenant=self._tenant))):
+        for record in self._records(nebis):
             self._told("record", state=record.state, reason=record.doubt_reason, record=str(record.record_id))
             if record.state is State.COMPLETED:
                 self._told("completed", at=record.completed_at, record=str(record.record_id))
 
     def _observe(self, event: Event) -> None:
+        if self._watched is not None and event.operation_id not in self._watched:
+            return
         if isinstance(event, AttemptStarted):
             self._told("granted", record=event.operation_id, fence=event.fence)
         elif isinstance(event, Completed):

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from nebis import Attempt, Local, Nebis, SchemaMismatch
+from nebis.ports.outbox import outbox_of
 from nebis.runtime.housekeeping import sweep_once
 from nebis.stores import open_blocking
 
@@ -16,7 +17,7 @@ ROLE = "nebis_application"
 GRANTS = """
 CREATE ROLE nebis_application LOGIN PASSWORD 'application';
 GRANT SELECT, INSERT, UPDATE, DELETE ON nebis_record, nebis_effect, nebis_meta, nebis_counter, nebis_attempt,
-    nebis_late_result TO nebis_application;
+    nebis_late_result, nebis_outbox, nebis_parked, nebis_offset TO nebis_application;
 GRANT SELECT, INSERT ON nebis_audit TO nebis_application;
 GRANT SELECT ON nebis_migration TO nebis_application;
 GRANT USAGE ON SEQUENCE nebis_fence TO nebis_application;
@@ -52,6 +53,9 @@ def test_everything_but_migrating_works_with_rights_on_rows_alone_sec21(
             @nebis.operation("place_order", effects=Local)
             def place_order(attempt: Attempt, command: Order) -> str:
                 attempt.resource("order", command.sku)
+                with attempt.transaction() as tx:
+                    tx.stage("ordered", command.sku)
+                    tx.finish(f"ordered {command.sku}")
                 return f"ordered {command.sku}"
 
             key = "0b7a3c52-7d6e-4c3c-9f0b-9a3a1a4f0d11"
@@ -59,8 +63,11 @@ def test_everything_but_migrating_works_with_rights_on_rows_alone_sec21(
             world, _ = nebis.opened()
             sweep_once(world.backend.store, world.backend.sessions)
             counts = world.backend.sessions.run(world.backend.store.count())
+            outbox = outbox_of(world.backend.store)
+            taken = world.backend.sessions.run(outbox.take("a relay", limit=10, lease_us=1))
 
         assert told == ["ordered apple"] * 2
+        assert [entry.message.payload for entry in taken] == [b"apple"]
         assert sum(counts.by_state.values()) == 1
     finally:
         _forget_the_role(postgres_url)

@@ -98,10 +98,18 @@ class Shop:
         rows = Payment.objects.using(self.alias).filter(id__startswith=prefix).order_by("id")
         return list(rows.values_list("id", flat=True))
 
+    def staged(self, order: str) -> list[str]:
+        """Return what is to be published of one order."""
+        with connections[self.alias].cursor() as cursor:
+            cursor.execute("SELECT ordering_key FROM nebis_outbox WHERE ordering_key = %s", [order])
+            return [key for (key,) in cursor.fetchall()]
+
     def _guarded(self) -> Any:
         @self.nebis.operation("guarded", effects=Local, **SHORT_LEASE)
         def guarded(attempt: Attempt, order: Order) -> str:
             with attempt.transaction(connections[self.alias]) as tx:
+                tx.stage("order.fulfilled", order.id, ordering_key=order.id)
+                tx.stage("mail", b"\x00thank you")
                 tx.finish(self.fulfil(order))
             return order.id
 

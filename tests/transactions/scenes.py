@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from nebis import Rejected
 from tests.stores.postgres_ways import execute
 
-SCHEMA = "CREATE TABLE payments (key text NOT NULL); CREATE TABLE outbox (key text NOT NULL);"
+SCHEMA = "CREATE TABLE payments (key text NOT NULL);"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,12 @@ def pay(scene: Scene) -> Any:
     return scene.execute(f"INSERT INTO payments VALUES ('{scene.key}')")
 
 
+def bill(scene: Scene) -> Any:
+    return scene.execute(f"INSERT INTO payments VALUES ('bill of {scene.key}')")
+
+
 def announce(scene: Scene) -> Any:
-    return scene.execute(f"INSERT INTO outbox VALUES ('{scene.key}')")
+    return scene.transaction.stage("payment.made", {"key": scene.key}, ordering_key=scene.key)
 
 
 def finish(scene: Scene) -> None:
@@ -144,7 +148,7 @@ class Books:
         """Count the business rows of a key: payments, and what is to be published of them."""
         [(payments, outbox)] = self.ask(
             f"SELECT (SELECT count(*) FROM payments WHERE key = '{key}'), "
-            f"(SELECT count(*) FROM outbox WHERE key = '{key}')"
+            f"(SELECT count(*) FROM nebis_outbox WHERE ordering_key = '{key}')"
         )
         return payments, outbox
 

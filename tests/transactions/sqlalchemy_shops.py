@@ -136,6 +136,12 @@ def payments(shop: Shop, prefix: str) -> list[str]:
     return [payment for payment in everything if payment.startswith(prefix)]
 
 
+def staged(shop: Shop, order: str) -> list[str]:
+    """Return what is to be published of one order."""
+    query = text("SELECT ordering_key FROM nebis_outbox WHERE ordering_key = :order")
+    return list(shop.use(lambda connection: connection.scalars(query, {"order": order}).all()))
+
+
 class BlockingShop:
     """A shop of threads."""
 
@@ -183,6 +189,8 @@ class BlockingShop:
         @self.nebis.operation("guarded", effects=Local, **SHORT_LEASE)
         def guarded(attempt: Attempt, order: Order) -> str:
             with attempt.transaction(self.handle) as transaction:
+                transaction.stage("order.fulfilled", order.id, ordering_key=order.id)
+                transaction.stage("mail", b"\x00thank you")
                 transaction.finish(fulfil(transaction.connection, order))
             return order.id
 
@@ -250,6 +258,8 @@ class AsyncShop:
         @self.nebis.operation("guarded", effects=Local, **SHORT_LEASE)
         async def guarded(attempt: AsyncAttempt, order: Order) -> str:
             async with attempt.transaction(self.handle) as transaction:
+                transaction.stage("order.fulfilled", order.id, ordering_key=order.id)
+                transaction.stage("mail", b"\x00thank you")
                 transaction.finish(await transaction.connection.run_sync(fulfil, order))
             return order.id
 

@@ -46,6 +46,7 @@ def test_rows_and_outcome_are_committed_together_and_replayed(shop: Shop, key: s
 
     assert (first, again) == (key, key)
     assert shop.payments(key) == [key]
+    assert shop.staged(key) == ([key] if mode == "guarded" else [])
     assert connections["shop"].get_autocommit()
 
 

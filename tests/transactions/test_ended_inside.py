@@ -4,13 +4,13 @@ import pytest
 
 from nebis import InDoubt
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE
-from tests.transactions.scenes import Step, announce, commit, fail, finish, misspell, pay, reject, roll_back
+from tests.transactions.scenes import Step, announce, bill, commit, fail, finish, misspell, pay, reject, roll_back
 from tests.transactions.shops import Customer, Shop
 
 ENDINGS: dict[str, tuple[Step, ...]] = {
     "commit": (pay, commit, finish),
-    "commit, then more rows": (pay, commit, announce, finish),
-    "rollback": (pay, roll_back, announce, finish),
+    "commit, then more rows": (pay, commit, bill, announce, finish),
+    "rollback": (pay, roll_back, bill, announce, finish),
     "commit, then no result": (pay, commit),
     "commit, then an exception": (pay, commit, fail),
     "commit, then a rejection": (pay, commit, reject),

@@ -260,7 +260,7 @@ def test_a_transaction_that_somebody_else_commits_is_refused_and_left_alone(
 
         async def sell_inside() -> None:
             async with raw.transaction():
-                await raw.execute(f"INSERT INTO outbox VALUES ('{key}-theirs')")
+                await raw.execute(f"INSERT INTO payments VALUES ('{key}-theirs')")
                 await shop.selling(key, connection=raw)
 
         with pytest.raises(MisuseError, match="inside a"):

@@ -119,7 +119,9 @@ def test_a_handler_may_go_on_after_a_connection_was_refused(shop: Shop, key: str
     assert shop.books.state(key) == "A"
 
 
-def test_a_doubt_of_the_handlers_own_rolls_the_rows_back(shop: Shop, key: str) -> None:
+def test_a_doubt_of_the_handlers_own_rolls_the_rows_back_and_keeps_the_key(shop: Shop, key: str) -> None:
+    """Whatever it speaks of was not in the transaction, so nobody may run it again before that is known."""
+
     def doubt(_: Scene) -> None:
         raise InDoubt("bank-unreachable")
 
@@ -127,6 +129,9 @@ def test_a_doubt_of_the_handlers_own_rolls_the_rows_back(shop: Shop, key: str) -
         shop.sell(key, pay, doubt)
 
     assert shop.books.of(key) == (0, 0)
+    assert shop.books.state(key) == "D"
+    with pytest.raises(InDoubt, match="bank-unreachable"):
+        shop.sell(key)
 
 
 def test_a_transaction_that_the_handler_leaves_open_does_not_swallow_how_it_ended(shop: Shop, key: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nebis import InDoubt, Rejected, StoreUnavailable
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from tests.engines.postgres import PostgresServer
-from tests.transactions.sqlalchemy_shops import LATE, MODES, AsyncShop, BlockingShop, Order, Shop, payments
+from tests.transactions.sqlalchemy_shops import LATE, MODES, AsyncShop, BlockingShop, Order, Shop, payments, staged
 
 DRIVERS: dict[str, tuple[type[BlockingShop | AsyncShop], str]] = {
     "sqlite": (BlockingShop, "sqlite"),
@@ -57,6 +57,7 @@ def test_rows_and_outcome_are_committed_together_and_replayed(shop: Shop, key: s
 
     assert (first, again) == (key, key)
     assert payments(shop, key) == [key]
+    assert staged(shop, key) == ([key] if mode == "guarded" else [])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -66,6 +67,7 @@ def test_a_rejection_takes_the_rows_back_and_is_told_again(shop: Shop, key: str,
             shop.order(key, Order(key, "rejects"), mode)
 
     assert payments(shop, key) == []
+    assert staged(shop, key) == []
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -14,7 +14,7 @@ from django.db import connections
 
 from nebis import InFlight
 from tests.transactions import django_shop, sqlalchemy_shops
-from tests.transactions.sqlalchemy_shops import MODES, payments
+from tests.transactions.sqlalchemy_shops import MODES, payments, staged
 
 ROOT = Path(__file__).parents[2]
 FEWEST_STATEMENTS = 3
@@ -56,6 +56,7 @@ def _judge_sqlalchemy(store_url: str, engine_url: str, mode: str, orders: list[s
         _judge(
             order,
             partial(payments, shop, order),
+            partial(staged, shop, order) if mode == "guarded" else partial(payments, shop, order),
             partial(shop.order, order, sqlalchemy_shops.Order(order), mode),
         )
     shop.close()
@@ -65,18 +66,23 @@ def _judge_django(store_url: str, mode: str, orders: list[str]) -> None:
     with django_shop.database("shop", store_url):
         shop = django_shop.Shop(store_url, "shop")
         for order in orders:
-            _judge(order, partial(shop.payments, order), partial(shop.order, order, django_shop.Order(order), mode))
+            rows = partial(shop.payments, order)
+            messages = partial(shop.staged, order) if mode == "guarded" else rows
+            _judge(order, rows, messages, partial(shop.order, order, django_shop.Order(order), mode))
         shop.nebis.close()
         connections["shop"].close()
 
 
-def _judge(order: str, rows: Callable[[], list[str]], take: Callable[[], str]) -> None:
-    before = rows()
+def _judge(
+    order: str, rows: Callable[[], list[str]], messages: Callable[[], list[str]], take: Callable[[], str]
+) -> None:
+    before, staged_before = rows(), messages()
     answer = _insistently(take)
 
     assert before in ([], [order])
+    assert staged_before == before
     assert answer == order
-    assert rows() == [order]
+    assert (rows(), messages()) == ([order], [order])
 
 
 def _insistently(take: Callable[[], str]) -> str:

@@ -10,11 +10,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from nebis import AsyncAttempt, AsyncNebis, Attempt, Declared, Nebis, Query, Sticky, Undo, days
-from nebis.core.record import EffectsMode, Record, RecordId
+from nebis import AsyncAttempt, AsyncNebis, Attempt, Declared, Nebis, Query, Retryable, Sticky, Undo, days
+from nebis.core.answers import Granted
+from nebis.core.record import EffectsMode, Nonce, Record, RecordId, State
+from nebis.core.verbs import Suspend, TakeOver
 from nebis.declaration import PolicyOptions
 from nebis.effects import Recall
+from nebis.ports.history import LateResult
 from nebis.ports.observer import Event
+from nebis.ports.store import AsyncBackend, BlockingBackend, Scan
 from nebis.worker import AsyncWorker, Report, Worker
 from tests.engine.faces import Loop
 from tests.worker.bank import Bank
@@ -51,6 +55,9 @@ class Plot:
     runs: int = 0
     swallows: bool = False
     """The handler goes on after an effect that failed."""
+
+    tries: int = 1
+    """How often the handler asks for each effect while it says that nothing happened."""
 
     def tolerance(self) -> AbstractContextManager[None]:
         return suppress(ConnectionError) if self.swallows else nullcontext()
@@ -120,6 +127,42 @@ class Shop:
     def find(self, operation_id: str) -> Record:
         raise NotImplementedError
 
+    def backend(self) -> BlockingBackend | AsyncBackend:
+        """Return the store that the shop works with."""
+        raise NotImplementedError
+
+    def thief(self) -> Callable[[], object]:
+        """Return what takes the one running record away from its owner, as a successor does."""
+        backend = self.backend()
+
+        def steal() -> None:
+            sessions = backend.beat()
+            [record] = sessions.run(backend.store.scan(Scan(states=(State.IN_PROGRESS,))))
+            take_over = TakeOver(
+                identity=record.identity,
+                record_id=record.record_id,
+                fence_seen=record.fence,
+                nonce=Nonce(b"thief of a record"[:16]),
+                lease_us=1,
+                recoveries_limit=9,
+            )
+            answer: object = None
+            while not isinstance(answer, Granted):  # Its owner lives, and may renew in between.
+                sessions.run(backend.store.apply([Suspend(ownership=record.ownership)]))
+                [answer] = sessions.run(backend.store.apply([take_over]))
+            sessions.close()
+
+        return steal
+
+    def late_results(self) -> list[LateResult]:
+        """Return what came too late for the one record."""
+        backend = self.backend()
+        sessions = backend.beat()
+        try:
+            return sessions.run(backend.store.late_results_of(self.stored().record_id))
+        finally:
+            sessions.close()
+
     def close_nebis(self, grace: timedelta) -> None:
         """Close the façade, as a process does that is about to end."""
         raise NotImplementedError
@@ -147,12 +190,23 @@ class BlockingShop(Shop):
             results: list[str] = []
             for do in self.plot.steps:
                 call, arguments = self.calls(do.what), (command, *do.arguments)
-                with self.plot.tolerance():
-                    results.append(
-                        attempt.effect(
-                            do.name or do.what, call, *arguments, recall=do.recall, returns=str, timeout=do.timeout
-                        )
-                    )
+                for left in reversed(range(self.plot.tries)):
+                    try:
+                        with self.plot.tolerance():
+                            results.append(
+                                attempt.effect(
+                                    do.name or do.what,
+                                    call,
+                                    *arguments,
+                                    recall=do.recall,
+                                    returns=str,
+                                    timeout=do.timeout,
+                                )
+                            )
+                        break
+                    except Retryable:
+                        if not left:
+                            raise
             self.plot.ends()
             return ", ".join(results)
 
@@ -165,6 +219,9 @@ class BlockingShop(Shop):
 
     def work(self) -> Report:
         return self._worker.run_once()
+
+    def backend(self) -> BlockingBackend:
+        return self.nebis.opened()[0].backend
 
     def find(self, operation_id: str) -> Record:
         found = self.nebis.find(RecordId(UUID(operation_id)))
@@ -189,12 +246,23 @@ class AsyncShop(Shop):
             results: list[str] = []
             for do in self.plot.steps:
                 call, arguments = self.calls(do.what), (command, *do.arguments)
-                with self.plot.tolerance():
-                    results.append(
-                        await attempt.effect(
-                            do.name or do.what, call, *arguments, recall=do.recall, returns=str, timeout=do.timeout
-                        )
-                    )
+                for left in reversed(range(self.plot.tries)):
+                    try:
+                        with self.plot.tolerance():
+                            results.append(
+                                await attempt.effect(
+                                    do.name or do.what,
+                                    call,
+                                    *arguments,
+                                    recall=do.recall,
+                                    returns=str,
+                                    timeout=do.timeout,
+                                )
+                            )
+                        break
+                    except Retryable:
+                        if not left:
+                            raise
             ended = self.plot.ends()
             if inspect.isawaitable(ended):
                 await ended
@@ -209,6 +277,9 @@ class AsyncShop(Shop):
 
     def work(self) -> Report:
         return self.loop.run(self._worker.run_once())
+
+    def backend(self) -> AsyncBackend:
+        return self.loop.run(self.nebis.opened())[0].backend
 
     def find(self, operation_id: str) -> Record:
         found = self.loop.run(self.nebis.find(RecordId(UUID(operation_id))))

@@ -117,6 +117,11 @@ def test_report_reads_like_a_sentence() -> None:
     report.skipped["gone"] = 1
 
     assert str(report) == "3 finished, 1 unregistered, 2 swept; not runnable here: gone (1)"
-    assert report.as_json() == {"records": {"finished": 3, "unregistered": 1}, "skipped": {"gone": 1}, "swept": 2}
+    assert report.as_json() == {
+        "records": {"finished": 3, "unregistered": 1},
+        "skipped": {"gone": 1},
+        "swept": 2,
+        "redriven": 0,
+    }
     assert str(Report()) == "nothing to do"
     assert Report().is_idle

@@ -188,16 +188,37 @@ def test_queryable_effect_that_is_not_there_stays_in_doubt_until_it_cannot_come(
     assert made.bank.done == {"charge": 1}
 
 
-def test_queryable_effect_that_was_voided_may_be_made_by_the_next_request(shop: Make) -> None:
+def test_queryable_effect_that_was_voided_is_made_by_the_next_request_under_another_key(shop: Make) -> None:
+    """The burnt key is good for nothing any more: under it the bank would say no to the customer for ever."""
     made, key = shop(lambda shop: {"queries": shop.query(void=shop.bank.void)}), new_key()
     made.plot.steps = (Do("charge", Queryable()),)
+    for number in (1, 2):
+        made.bank.before["charge"] = once(Crash())
+        die(made, key)
+        until(made, Deed.RECONCILED)
+        assert made.stored().state is State.AVAILABLE
+        assert made.bank.voided == set(made.bank.keys("charge"))
+        assert len(made.bank.voided) == number
+
+    assert made.pay(key) == "charge done"
+    assert made.bank.done == {"charge": 1}
+    assert len(set(made.bank.keys("charge"))) == 3
+
+
+def test_worker_goes_on_after_a_void_where_something_happened_before_it(shop: Make) -> None:
+    made, key = shop(lambda shop: {"queries": shop.query(void=shop.bank.void)}), new_key()
+    made.plot.steps = (Do("reserve"), Do("charge", Queryable()))
     made.bank.before["charge"] = once(Crash())
     die(made, key)
 
     until(made, Deed.RECONCILED)
+    made.work()
 
-    assert made.stored().state is State.AVAILABLE
-    assert made.bank.voided == set(made.bank.keys("charge"))
+    assert made.pay(key) == "reserve done, charge done"
+    assert made.bank.done == {"reserve": 1, "charge": 1}
+    assert len(made.bank.keys("reserve")) == 1
+    [burnt, used] = made.bank.keys("charge")
+    assert made.bank.voided == {burnt} != {used}
 
 
 def test_doubt_ends_at_its_deadline_with_a_final_answer(shop: Make) -> None:

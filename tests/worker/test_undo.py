@@ -90,6 +90,24 @@ def test_undo_that_the_bank_refuses_is_in_doubt(shop: Make) -> None:
     assert made.bank.done["undo reserve"] == 0
 
 
+def test_undo_that_is_out_of_tries_is_in_doubt_as_one_that_failed(shop: Make) -> None:
+    made, key = refusing(shop, recoveries_limit=2), new_key()
+
+    def fails() -> None:
+        raise GatewayDown
+
+    made.bank.before["undo charge"] = fails
+    with pytest.raises(InDoubt):
+        made.pay(key)
+
+    while made.stored().state is not State.IN_DOUBT:
+        made.work()
+
+    assert made.stored().doubt_reason == "undo-failed"
+    assert len(made.bank.keys("undo charge")) == 3
+    assert made.bank.done["undo charge"] == made.bank.done["undo reserve"] == 0
+
+
 def test_local_step_is_undone_in_one_transaction_with_the_word_that_it_was(tmp_path: Path) -> None:
     """E4: rows and checkpoint commit together, so a crash in between cannot undo twice."""
     url = f"sqlite:///{tmp_path / 'shop.db'}"

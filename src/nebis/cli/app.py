@@ -10,9 +10,13 @@ from typing import Final
 import typer
 
 from nebis.cli import output
+from nebis.cli.check import check
 from nebis.cli.doctor import doctor
+from nebis.cli.inbox import app as inbox
 from nebis.cli.listing import list_
 from nebis.cli.migrate import app as migrate
+from nebis.cli.outbox import app as outbox
+from nebis.cli.relay import relay
 from nebis.cli.resolving import recover, resolve
 from nebis.cli.secret import app as secret
 from nebis.cli.showing import show_
@@ -37,9 +41,13 @@ app.command()(resolve)
 app.command()(recover)
 app.command()(stats)
 app.command()(doctor)
+app.command()(check)
 app.add_typer(migrate, name="migrate")
+app.add_typer(inbox, name="inbox")
+app.add_typer(outbox, name="outbox")
 app.add_typer(secret, name="secret")
 app.command()(worker)
+app.command()(relay)
 
 
 @app.callback(invoke_without_command=True)

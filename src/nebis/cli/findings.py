@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from nebis.cli.phrases import span
 from nebis.cli.store import Place, journal_of, opened
 from nebis.core.secret import Keyring, Secret
 from nebis.errors import ConfigError, SchemaMismatch, StoreUnavailable
@@ -23,6 +24,11 @@ from nebis.stores.sql.sqlite.location import check_location
 
 _NOTABLE_CLOCK_DIFFERENCE_SECONDS = 1.0
 """Below it nobody who compares two logs is misled."""
+
+
+_WORKER_SILENCE_US = 5 * 60 * 1_000_000
+"""A worker says about once a minute that it is alive; one pass over a large backlog may take a few."""
+_WITHOUT_A_WORKER = "a record whose owner died is recovered by the next request with its key, or by housekeeping"
 
 
 class Status(StrEnum):
@@ -119,7 +125,8 @@ def _of_contents(place: Place, dialect: Dialect, *, is_local: bool) -> Iterator[
             yield from _attempted("secret", lambda: _of_secret(store, sessions))
         if not is_local:
             yield from _attempted("clock", lambda: _of_clock(store.clock(), sessions))
-    yield _note("worker", "none was seen; a record whose owner died is recovered by the next request with its key")
+        if has_schema:
+            yield from _of_worker(store, sessions)
 
 
 def _attempted(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -173,6 +180,24 @@ def _of_secret(store: Store, sessions: BlockingSessions) -> Iterator[Finding]:
         yield _ok("secret", "NEBIS_SECRET covers every secret in use")
     else:
         yield _ok("secret", "the store keeps the only one, which was made at the first start; NEBIS_SECRET is not set")
+
+
+def _of_worker(store: Store, sessions: BlockingSessions) -> Iterator[Finding]:
+    try:
+        seen_at = sessions.run(store.worker_seen_at())
+        now = sessions.run(store.clock())
+    except StoreFailure as failure:
+        # Nothing that is promised depends on a worker, so this alone is no failure.
+        yield _note("worker", f"whether one is alive could not be read ({failure.detail})")
+        return
+    if seen_at is None:
+        yield _note("worker", f"none was ever seen; {_WITHOUT_A_WORKER}")
+        return
+    silent_us = max(0, now - seen_at)
+    if silent_us > _WORKER_SILENCE_US:
+        yield _note("worker", f"none was seen for {span(silent_us)}; start one again, or else {_WITHOUT_A_WORKER}")
+    else:
+        yield _ok("worker", f"one was seen {span(silent_us)} ago")
 
 
 def _of_clock(clock: Flow[int], sessions: BlockingSessions) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ def result_of(given: bytes, record: Record, opened: Effect, app: str | None) -> 
     """Return the result of the open effect; raise a usage error for what could not be read back."""
     text = _json(given)
     declaration = _declaration(record, app)
-    query = None if declaration is None else declaration.queries.get(opened.name)
+    query = None if declaration is None else declaration.queries.get(opened.purpose)
     if query is not None:
         _require_fit(found_codec(query).decode, text)
     return seal(text)

@@ -17,6 +17,7 @@ from nebis.cli.output import is_watched, say, say_json, show
 from nebis.cli.phrases import STATE_STYLES, STATE_WORDS, span, span_us, visible
 from nebis.cli.store import JsonOption, SchemaOption, StoreOption, locate, ready
 from nebis.core.record import State
+from nebis.ports.outbox import Depth, HasOutbox
 from nebis.ports.store import Counts, Tally
 
 _COUNTED: Final = {
@@ -28,6 +29,9 @@ _COUNTED: Final = {
     "lost_leases": "attempts that found that another one had taken over",
     "in_doubt": "retries told that nobody knows",
     "doubts": "records that went in doubt",
+    "parked": "messages that were parked",
+    "ignored": "messages whose offset was applied already",
+    "gaps": "gaps between the offsets of messages",
 }
 
 
@@ -38,6 +42,8 @@ class Statistics:
     counts: Counts
     tallies: Mapping[Tally, int]
     stuck_after_us: int
+    depth: Depth | None = None
+    """Absent where the store has no outbox."""
 
     @property
     def stuck(self) -> list[State]:
@@ -47,6 +53,23 @@ class Statistics:
             State.IN_DOUBT: self.counts.oldest_in_doubt_us,
         }
         return [state for state, age in ages.items() if age is not None and age > self.stuck_after_us]
+
+    @property
+    def oldest_message_us(self) -> int | None:
+        """Return for how long the oldest message waits that could have been published."""
+        if self.depth is None or self.depth.oldest_pending_us is None:
+            return None
+        return self.depth.now - self.depth.oldest_pending_us
+
+    @property
+    def is_outbox_stuck(self) -> bool:
+        """Tell whether a message has waited for too long (F114)."""
+        return (self.oldest_message_us or 0) > self.stuck_after_us
+
+    @property
+    def is_stuck(self) -> bool:
+        """Tell whether anything is."""
+        return bool(self.stuck) or self.is_outbox_stuck
 
 
 def stats(
@@ -58,13 +81,14 @@ def stats(
     schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Count records and events. Exit status 1 if anything is in progress or in doubt for longer than an hour."""
+    """Count records, messages and events. Exit status 1 if anything is unsettled or unpublished for over an hour."""
     stuck_after_us = span_us(stuck_after)
     with ready(locate(store, schema)) as (records, sessions):
         statistics = Statistics(
             counts=sessions.run(records.count()),
             tallies=sessions.run(records.tallies()),
             stuck_after_us=stuck_after_us,
+            depth=sessions.run(records.outbox.depth()) if isinstance(records, HasOutbox) else None,
         )
     if json:
         say_json(as_json(statistics))
@@ -73,7 +97,7 @@ def stats(
     else:
         for line in lines(statistics):
             say(line)
-    if statistics.stuck:
+    if statistics.is_stuck:
         raise typer.Exit(1)
 
 
@@ -85,7 +109,7 @@ def lines(statistics: Statistics) -> list[str]:
         told += ["", title]
         told += [f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]}".rstrip() for row in rows]
     told += ["", *(f"stuck: {line}" for line in _complaints(statistics))]
-    return told[1:] if statistics.stuck else told[1:-1]
+    return told[1:] if statistics.is_stuck else told[1:-1]
 
 
 def painted(statistics: Statistics) -> Group:
@@ -100,7 +124,7 @@ def painted(statistics: Statistics) -> Group:
         for name, number, more in rows:
             grid.add_row(Text(name, style=styles.get(name, "")), Text(number), Text(more, style="dim"))
         parts += [Text(title, style="bold"), Padding(grid, (0, 0, 0, 2)), Text()]
-    if statistics.stuck:
+    if statistics.is_stuck:
         parts += [Text(f"stuck: {line}", style="bold red") for line in _complaints(statistics)]
     else:
         parts.append(Text("nothing is stuck", style="bold green"))
@@ -121,7 +145,8 @@ def as_json(statistics: Statistics) -> dict[str, object]:
         "counters": {
             name: {"total": sum(numbers.values()), "by_operation": numbers} for name, numbers in by_operation.items()
         },
-        "stuck": [state.value for state in statistics.stuck],
+        "outbox": None if statistics.depth is None else _outbox_json(statistics, statistics.depth),
+        "stuck": [*(state.value for state in statistics.stuck), *(["outbox"] if statistics.is_outbox_stuck else [])],
     }
 
 
@@ -132,6 +157,11 @@ def _sections(statistics: Statistics) -> Iterator[tuple[str, list[tuple[str, str
         State.IN_DOUBT: _oldest(counts.oldest_in_doubt_us),
     }
     yield "records", [(STATE_WORDS[state], f"{counts.by_state[state]}", more.get(state, "")) for state in State]
+    if statistics.depth is not None:
+        yield "outbox", [
+            ("pending", f"{statistics.depth.pending}", _oldest(statistics.oldest_message_us)),
+            ("parked", f"{statistics.depth.parked}", "nebis outbox list" if statistics.depth.parked else ""),
+        ]
     totals: Counter[str] = Counter()
     for tally, number in statistics.tallies.items():
         totals[tally.name] += number
@@ -160,6 +190,15 @@ def _complaints(statistics: Statistics) -> Iterator[str]:
         age_us = statistics.counts.oldest_in_doubt_us if is_doubt else statistics.counts.oldest_in_progress_us
         word = state.value.replace("_", "-")
         yield f"{STATE_WORDS[state]} for {span(age_us or 0)}; look at it: nebis list --state {word}"
+
+
+    if statistics.is_outbox_stuck:
+        yield f"a message waits for {span(statistics.oldest_message_us or 0)}; is a relay running? nebis outbox list"
+
+
+def _outbox_json(statistics: Statistics, depth: Depth) -> dict[str, object]:
+    oldest = _seconds(statistics.oldest_message_us)
+    return {"pending": depth.pending, "parked": depth.parked, "oldest_pending_seconds": oldest}
 
 
 def _seconds(us: int | None) -> float | None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import signal
-import sys
 import threading
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nebis.aio import AsyncNebis
 from nebis.cli import output
+from nebis.cli.relay import relaying, relaying_async
 from nebis.cli.store import JsonOption
+from nebis.cli.target import attribute, imported
 from nebis.errors import ConfigError
 from nebis.recovery import Report
 from nebis.sync import Nebis
@@ -41,7 +40,10 @@ OnceOption = Annotated[bool, typer.Option("--once", help="Make one pass and end.
 def worker(
     *, app: AppOption, interval: IntervalOption = 5.0, once: OnceOption = False, json: JsonOption = False
 ) -> None:
-    """Finish what nobody owns any more, and settle what is in doubt; end on SIGTERM once the current record is done."""
+    """Finish what nobody owns any more, settle what is in doubt, and publish what was staged where there is a relay.
+
+    SIGTERM ends it once the current record is done.
+    """
     nebis = load(app)
     names = ", ".join(sorted(nebis.operations)) or "no operation"
     output.complain(f"worker for {names}")
@@ -58,15 +60,7 @@ def load(app: str) -> Nebis | AsyncNebis:
     module_name, _, name = app.partition(":")
     if not module_name or not name:
         raise ConfigError([f"--app is package.module:name, not {app!r}"])
-    sys.path.insert(0, str(Path.cwd()))  # As `python -m` does: an installed command would not look here.
-    try:
-        found: object = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not module_name.startswith(missing.name):
-            raise
-        raise ConfigError([f"there is no module {missing.name!r}; run this where the application is found"]) from None
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    found = attribute(imported(module_name), name)
     if not isinstance(found, Nebis | AsyncNebis):
         raise ConfigError([f"{app} is no Nebis; name the object that the operations are declared on"])
     return found
@@ -88,7 +82,7 @@ def _run_blocking(nebis: Nebis, worker: Worker, *, once: bool) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with nebis:
+    with nebis, relaying(nebis.relays, stop, once=once):
         if once:
             worker.run_once(lambda: not stop.is_set())
         else:
@@ -99,7 +93,7 @@ async def _run_async(nebis: AsyncNebis, worker: AsyncWorker, *, once: bool) -> N
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with nebis:
+    async with nebis, relaying_async(nebis.relays, stop, once=once):
         if once:
             await worker.run_once(lambda: not stop.is_set())
         else:

@@ -25,6 +25,7 @@ from nebis.core.verbs import Claim, ExpiredPolicy, TakeOver
 
 DOUBT_LEASE_LAPSED = "owner-gone"
 DOUBT_RECOVERIES_USED_UP = "recoveries-used-up"
+DOUBT_UNDO_FAILED = "undo-failed"
 
 
 def first_life(claim: Claim, now: int, fence: Fence) -> Record:
@@ -171,7 +172,8 @@ def take_over(record: Record | None, verb: TakeOver, now: int, fence: Fence) -> 
 def _give_up(record: Record, now: int) -> Step[TakeOverAnswer]:
     """Stop a record that no attempt survives: a clean one goes back to its client, a dirty one to a person."""
     if record.is_dirty:
-        doubted = into_doubt(record, now, DOUBT_RECOVERIES_USED_UP)
+        reason = DOUBT_UNDO_FAILED if record.is_undoing else DOUBT_RECOVERIES_USED_UP
+        doubted = into_doubt(record, now, reason)
         return Step(record=doubted, answer=Doubtful(record=doubted), edge=Edge.TAKE_OVER_GIVEN_UP_DIRTY)
     available = changed(record, state=State.AVAILABLE, is_awaited=False)
     return Step(record=available, answer=GivenUp(record=available), edge=Edge.TAKE_OVER_GIVEN_UP_CLEAN)
@@ -196,7 +198,7 @@ def _resumed(record: Record, nonce: Nonce, lease_until: int, fence: Fence) -> Re
         replace(effect, is_outstanding=True) if effect.is_open else effect
         for effect in record.effects
         # Dropped only now, so that a late copy of the last owner's word cannot meet a new intent of the same name.
-        if effect.verdict is not EffectVerdict.DID_NOT_HAPPEN
+        if effect.verdict is not EffectVerdict.DID_NOT_HAPPEN or effect.is_voided
     )
     return changed(
         record,

@@ -28,6 +28,8 @@ class Codec(Generic[T]):
     name: str
     shape: Shape
     is_recursive: bool = False
+    lenient: Shape | None = None
+    """The same shape, but for fields that the type no longer has; None where there is no difference."""
 
     def encode(self, value: T) -> bytes:
         """Return compact JSON, or raise `ResultUnstorable` for a value that does not fit its annotation."""
@@ -51,15 +53,25 @@ class Codec(Generic[T]):
 
     def decode(self, data: bytes) -> T:
         """Return the value that was encoded, or raise `RecordCorrupt` for any other bytes (SEC34)."""
+        return self._restored(self.shape, data)
+
+    def decode_result(self, data: bytes) -> T:
+        """Return a result that older code may have stored: a field that its type lost since is left out (F118).
+
+        What was done is done, and its answer must not be lost with a field; a command is never read like this.
+        """
+        return self._restored(self.lenient or self.shape, data)
+
+    def _restored(self, shape: Shape, data: bytes) -> T:
         value: T
         try:
-            if isinstance(self.shape, Model):
-                value = self.shape.decode(data)
+            if isinstance(shape, Model):
+                value = shape.decode(data)
             else:
                 raw = _parsed(data)
                 if self.is_recursive:
                     require_json(raw)
-                value = self.shape.restore(raw)
+                value = shape.restore(raw)
         except Misfit as misfit:
             detail = str(misfit)
         except (ValueError, RecursionError):
@@ -82,7 +94,8 @@ def codec_for(annotation: object, *, where: str = "") -> Codec[Any]:
     shape = reader.shape_of(annotation)
     if reader.faults:
         raise ConfigError([f"{where}: {fault}" if where else fault for fault in reader.faults])
-    return Codec(name=shape.name, shape=shape, is_recursive=reader.is_recursive)
+    lenient = AnnotationReader(ignores_unknown=True).shape_of(annotation)
+    return Codec(name=shape.name, shape=shape, is_recursive=reader.is_recursive, lenient=lenient)
 
 
 def annotations_of(function: Callable[..., object]) -> dict[str, object]:

@@ -33,7 +33,8 @@ class _Part:
 class AnnotationReader:
     """One reading of an annotation; it goes on after a fault so that all of them are told at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ignores_unknown: bool = False) -> None:
+        self._ignores_unknown = ignores_unknown
         self.faults: list[str] = []
         self.is_recursive = False
         self._records: dict[type, Record] = {}
@@ -194,7 +195,9 @@ class AnnotationReader:
             hints = typing.get_type_hints(cls, include_extras=True)
         except Exception as error:  # noqa: BLE001 - The text of an annotation is the user's and may raise anything.
             return self._refuse(path, unresolved(cls, error))
-        record = self._records[cls] = kind(cls=cls, is_hashable=cls.__hash__ is not None)
+        record = self._records[cls] = kind(
+            cls=cls, is_hashable=cls.__hash__ is not None, ignores_unknown=self._ignores_unknown
+        )
         self._open.add(cls)
         record.fields = {part.name: self._field(cls, part, hints) for part in _parts(cls, hints)}
         self._open.remove(cls)

@@ -27,6 +27,8 @@ class Record:
 
     cls: type[Any]
     is_hashable: bool
+    ignores_unknown: bool = False
+    """A stored field that the class no longer has is left out instead of being a misfit."""
     fields: Mapping[str, Field] = field(default_factory=dict)
 
     @property
@@ -56,9 +58,13 @@ class Record:
         if type(raw) is not dict:
             raise not_a(f"the stored form of {self.name}", raw)
         # Ignoring it would let an old process run a command without a part that a newer one wrote.
-        if raw.keys() - self.fields.keys():
+        if raw.keys() - self.fields.keys() and not self.ignores_unknown:
             raise Misfit(f"holds a field that this version of {self.name} does not have; deploy the one that wrote it")
-        values = {name: _in_field(name, self.fields[name].shape.restore, item) for name, item in raw.items()}
+        values = {
+            name: _in_field(name, self.fields[name].shape.restore, item)
+            for name, item in raw.items()
+            if name in self.fields
+        }
         for name, part in self.fields.items():
             if name in values or part.may_be_absent:
                 continue

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NewType
 from uuid import UUID
 
 RecordId = NewType("RecordId", UUID)
@@ -75,6 +76,28 @@ class EffectVerdict(StrEnum):
 UNDO_PREFIX = "undo:"
 """Effects with this prefix undo others; nothing else may run after `turn_back`."""
 
+_LATER_CALL: Final = "call"
+_VOIDED: Final = "voided"
+_MARK: Final = re.compile(rf" \((?P<kind>{_LATER_CALL}|{_VOIDED}) [0-9]+\)$")
+
+
+def purpose_of(name: str) -> str:
+    """Return the name that a handler asks for an effect by, of the one that it is stored under."""
+    return _MARK.sub("", name)
+
+
+def name_of_call(purpose: str, number: int) -> str:
+    """Return the name under which an attempt stores its next call, after earlier ones that never left.
+
+    Each has a name of its own, so that a late copy of the word about one of them cannot be taken for another.
+    """
+    return purpose if number == 1 else f"{purpose} ({_LATER_CALL} {number})"
+
+
+def name_of_voided(purpose: str, number: int) -> str:
+    """Return the name under which an effect is kept whose key was burnt downstream, so that its key is not reused."""
+    return f"{purpose} ({_VOIDED} {number})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
@@ -117,9 +140,20 @@ class Effect:
     result: bytes | None = field(default=None, repr=False)
 
     @property
+    def purpose(self) -> str:
+        """Return the name that the handler asks for it by."""
+        return purpose_of(self.name)
+
+    @property
     def is_open(self) -> bool:
         """Tell whether the effect was intended and nothing is known of it yet."""
         return self.verdict is None
+
+    @property
+    def is_voided(self) -> bool:
+        """Tell whether its key is burnt downstream: nothing can ever happen under that one again."""
+        mark = _MARK.search(self.name)
+        return mark is not None and mark["kind"] == _VOIDED
 
     def may_be_called_again(self, now: int) -> bool:
         """Tell whether this open effect can be asked for again without being made twice."""
@@ -199,6 +233,10 @@ class Record:
     def effect(self, name: str) -> Effect | None:
         """Return the effect of that name, if it was ever intended."""
         return next((effect for effect in self.effects if effect.name == name), None)
+
+    def voided(self, purpose: str) -> int:
+        """Count the keys of an effect that are burnt downstream; the next one must be another."""
+        return sum(effect.is_voided and effect.purpose == purpose for effect in self.effects)
 
     def has_lapsed(self, now: int) -> bool:
         """Tell whether the lease is over. Only liveness rests on this, never safety (I7)."""

@@ -7,9 +7,9 @@ from typing import assert_never
 
 from nebis.core.answers import Kept, OwnerAnswer, Refusal
 from nebis.core.owning import KEPT, KEPT_BEFORE, ended_with, is_definite, out_of_doubt
-from nebis.core.record import Effect, EffectsMode, EffectVerdict, Fence, Record, State
+from nebis.core.record import Effect, EffectsMode, EffectVerdict, Fence, Record, State, name_of_voided
 from nebis.core.step import Edge, Step, changed, refusal_of_state, refuse
-from nebis.core.verbs import CallAgain, DidNotHappen, EffectKnown, Ended, Resolve
+from nebis.core.verbs import AbsenceProof, CallAgain, DidNotHappen, EffectKnown, Ended, Resolve
 
 
 def resolve(record: Record | None, verb: Resolve, now: int, fence: Fence) -> Step[OwnerAnswer]:
@@ -58,25 +58,33 @@ def _did_not_happen(record: Record, settled: Record, verdict: DidNotHappen, now:
     if verdict.proof is None:
         # "The bank shows nothing now" is no proof: the owner's call may still be on its way.
         return refuse(record, Refusal.NO_PROOF)
-    remaining = tuple(
-        effect
-        for effect in settled.effects
-        if not effect.is_open and effect.verdict is not EffectVerdict.DID_NOT_HAPPEN
-    )
-    if remaining or settled.is_undoing:
-        return _goes_on(settled, remaining, now, Edge.RESOLVED_DID_NOT_HAPPEN_GOES_ON)
+    effects = _without_the_open(settled, verdict.proof)
+    if settled.is_undoing or not all(effect.is_voided for effect in effects):
+        return _goes_on(settled, effects, now, Edge.RESOLVED_DID_NOT_HAPPEN_GOES_ON)
     available = changed(
         settled,
         state=State.AVAILABLE,
         is_dirty=False,
         doubt_since=None,
         doubt_reason=None,
-        effects=(),
+        effects=effects,
         # The key stays usable for a whole window from now, however long the doubt lasted.
         expires_at=max(settled.expires_at, now + (settled.expires_at - settled.created_at)),
         forget_at=max(settled.forget_at, now + (settled.forget_at - settled.created_at)),
     )
     return Step(record=available, answer=KEPT, edge=Edge.RESOLVED_DID_NOT_HAPPEN_AVAILABLE)
+
+
+def _without_the_open(settled: Record, proof: AbsenceProof) -> tuple[Effect, ...]:
+    """Return what is left of the effects; a key that was burnt is remembered, since it is good for nothing any more."""
+    effects: list[Effect] = []
+    for effect in settled.effects:
+        if effect.is_open and proof is AbsenceProof.VOIDED:
+            name = name_of_voided(effect.purpose, settled.voided(effect.purpose) + 1)
+            effects.append(replace(effect, name=name, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b""))
+        elif effect.is_voided or effect.verdict in (EffectVerdict.HAPPENED, EffectVerdict.REJECTED):
+            effects.append(effect)
+    return tuple(effects)
 
 
 def _call_again(record: Record, settled: Record, now: int) -> Step[OwnerAnswer]:

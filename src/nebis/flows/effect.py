@@ -10,13 +10,14 @@ from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.core.verbs import Checkpoint, Doubt, Intend
 from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.flow import Flow
+from nebis.flows.late import keep_late
 from nebis.flows.ledger import Ledger
 from nebis.flows.persist import send_owned
 from nebis.flows.plan import EffectPlan
 from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.policy import Policy
 from nebis.ports.asks import CallEffect, Raised, Tell
-from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed, LateResult
+from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed
 
 DOUBT_REJECTION_NOT_DEFINITE = "rejection-not-definite"
 DOUBT_RECALL_OVER = "downstream-may-have-forgotten"
@@ -27,7 +28,8 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
     """Return the effect's result as stored bytes, calling the downstream only if no attempt knows it yet (E1).
 
     Raises `Rejected` as the downstream did, `EffectInDoubt` where nobody may go on, `ClaimLost` if another attempt
-    owns the record; whatever else the call raises leaves the effect open, and `settle` decides by its class.
+    owns the record. `Retryable` says that this call never left, so that the handler may ask again, under the same key;
+    whatever else the call raises leaves the effect open, and its class decides who may ask again.
     """
     known = ledger.start(plan.name)
     is_known = False
@@ -38,12 +40,13 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
             is_known = True
             yield from Tell(EffectReplayed(**_named(record, plan)))
             return _result(known, plan)
-        effect = yield from _intend(record, policy, plan, is_again=ledger.has_called(plan.name))
+        name = ledger.stored_name(plan.name)
+        effect = yield from _intend(record, policy, plan, name, is_again=ledger.has_called(plan.name))
         ledger.calls(effect)
         end = yield from CallEffect(plan.call, effect, timeout_seconds(policy, plan))
         if isinstance(end, Raised):
-            if isinstance(end.error, Retryable) and (yield from _did_not_happen(record, policy, plan)):
-                ledger.forget(plan.name)
+            if isinstance(end.error, Retryable) and (yield from _did_not_happen(record, policy, effect)):
+                ledger.never_left(plan.name)
             if not isinstance(end.error, Rejected):
                 raise end.error
             done = replace(effect, verdict=EffectVerdict.REJECTED, result=plan.encode_rejection(end.error))
@@ -95,11 +98,11 @@ def _encoded(record: Record, policy: Policy, plan: EffectPlan, value: object) ->
         raise (yield from _in_doubt(record, policy, DOUBT_UNSTORABLE)) from error
 
 
-def _intend(record: Record, policy: Policy, plan: EffectPlan, *, is_again: bool) -> Flow[Effect]:
+def _intend(record: Record, policy: Policy, plan: EffectPlan, name: str, *, is_again: bool) -> Flow[Effect]:
     """Write the intent durably before the call; the derived key that counts is the one stored first."""
     verb = Intend(
         ownership=record.ownership,
-        name=plan.name,
+        name=name,
         effect_class=plan.effect_class,
         derived_key=plan.derived_key,
         digest=plan.digest,
@@ -131,20 +134,20 @@ def _intend(record: Record, policy: Policy, plan: EffectPlan, *, is_again: bool)
 def _checkpoint(record: Record, policy: Policy, plan: EffectPlan, done: Effect) -> Flow[None]:
     assert done.verdict is not None
     assert done.result is not None
-    verb = Checkpoint(ownership=record.ownership, name=plan.name, verdict=done.verdict, result=done.result)
+    verb = Checkpoint(ownership=record.ownership, name=done.name, verdict=done.verdict, result=done.result)
     answer = yield from send_owned(verb, policy.confirm.total_seconds())
     if not isinstance(answer, Refused):
         yield from Tell(EffectKnown(**_named(record, plan), verdict=done.verdict))
         return
     if answer.reason is Refusal.NOT_DEFINITE:
         raise (yield from _in_doubt(record, policy, DOUBT_REJECTION_NOT_DEFINITE))
-    yield from Tell(LateResult(**_named(record, plan), reason=answer.reason))
+    yield from keep_late(record, policy, verb, answer)
     raise ClaimLost(record.operation, answer.reason)
 
 
-def _did_not_happen(record: Record, policy: Policy, plan: EffectPlan) -> Flow[bool]:
+def _did_not_happen(record: Record, policy: Policy, effect: Effect) -> Flow[bool]:
     """Write down that the call failed before it could reach the downstream; False if an earlier one can still land."""
-    verb = Checkpoint(ownership=record.ownership, name=plan.name, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
+    verb = Checkpoint(ownership=record.ownership, name=effect.name, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
     answer = yield from send_owned(verb, policy.confirm.total_seconds())
     if isinstance(answer, Refused) and answer.reason is not Refusal.NOT_DEFINITE:
         raise ClaimLost(record.operation, answer.reason)

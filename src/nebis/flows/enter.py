@@ -10,7 +10,7 @@ from nebis.errors import InFlight
 from nebis.flow import Flow
 from nebis.flows.persist import as_refusal, send_claim
 from nebis.flows.request import Request
-from nebis.ports.asks import AwaitChange, Draw, Elapsed, Find
+from nebis.ports.asks import AwaitChange, Draw, Elapsed, Find, RequireOutside
 from nebis.ports.store import StoreFailure
 
 FIRST_POLL_SECONDS = 0.05
@@ -27,6 +27,7 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
     """
     drawn = yield from Draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
+    yield from RequireOutside(claim.identity, claim.operation)
     answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request))
     if isinstance(answer, Locked):
         raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)

@@ -23,6 +23,7 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
 )
+from nebis.ports.messages import Message
 from nebis.ports.observer import Completed, DoubtRaised, EffectKnown
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
 
@@ -71,10 +72,10 @@ def not_mine(found: Record | None, ownership: Ownership) -> Refusal | None:
     return None if found.state is State.IN_PROGRESS else Refusal(found.state.value)
 
 
-def commit_guarded(record: Record, policy: Policy, outcome: Outcome) -> Flow[None]:
-    """Write the outcome and commit it together with the business rows, or raise; nothing is half done."""
+def commit_guarded(record: Record, policy: Policy, outcome: Outcome, messages: tuple[Message, ...] = ()) -> Flow[None]:
+    """Write the outcome and commit it with the business rows and the messages, or raise; nothing is half done."""
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
-    yield from _commit(record, policy, verb, lambda found: found.state is State.COMPLETED)
+    yield from _commit(record, policy, TransactionApply(verb, messages), lambda found: found.state is State.COMPLETED)
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
 
 
@@ -89,7 +90,7 @@ def commit_step(record: Record, policy: Policy, step: Effect) -> Flow[None]:
         result=step.result,
         transactional_digest=step.digest,
     )
-    yield from _commit(record, policy, verb, lambda found: found.effect(step.name) is not None)
+    yield from _commit(record, policy, TransactionApply(verb), lambda found: found.effect(step.name) is not None)
     yield from Tell(
         EffectKnown(
             operation=record.operation, operation_id=str(record.record_id), effect=step.name, verdict=step.verdict
@@ -98,16 +99,16 @@ def commit_step(record: Record, policy: Policy, step: Effect) -> Flow[None]:
 
 
 def _commit(
-    record: Record, policy: Policy, verb: Complete | Checkpoint, has_happened: Callable[[Record], bool]
+    record: Record, policy: Policy, write: TransactionApply, has_happened: Callable[[Record], bool]
 ) -> Flow[None]:
-    """Write the verb and commit.
+    """Write and commit.
 
     Raises `WriteInDoubt` if somebody ended the transaction inside, `ClaimLost` if the record is no longer ours,
     `StoreUnavailable` if it is certain that nothing was committed, `NotConfirmed` if that cannot be learnt in time.
     """
     try:
         is_same = yield from TransactionIsSame()
-        answer = (yield from TransactionApply(verb)) if is_same else None
+        answer = (yield from write) if is_same else None
         if isinstance(answer, Kept):
             yield from TransactionCommit()
             return

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from nebis.core.record import UNDO_PREFIX, Effect, Record
+from nebis.core.record import UNDO_PREFIX, Effect, EffectVerdict, Record, name_of_call
 from nebis.errors import MisuseError
 from nebis.ports.asks import Raised, Returned
 
+CALLS_LIMIT = 20
+"""Calls of one effect in one attempt. Each leaves a row behind, and who fails that often should come back later."""
+
 
 class Ledger:
-    """The effects of one attempt, in memory; the store holds the truth."""
+    """The effects of one attempt, in memory, by the names that the handler asks for them; the store holds the truth."""
 
-    __slots__ = ("_asked", "_called", "_known", "_open", "_started")
+    __slots__ = ("_asked", "_called", "_known", "_never_left", "_open", "_started")
 
     def __init__(self, record: Record) -> None:
-        self._known = {effect.name: effect for effect in record.effects}
+        self._known = {
+            effect.purpose: effect for effect in record.effects if effect.verdict is not EffectVerdict.DID_NOT_HAPPEN
+        }
+        self._never_left: Counter[str] = Counter()
         self._asked: set[str] = set()
         self._started: set[str] = set()
         self._called: set[str] = set()
@@ -33,7 +40,7 @@ class Ledger:
 
     def calls(self, effect: Effect) -> None:
         """Remember that this very attempt calls the effect."""
-        self._called.add(effect.name)
+        self._called.add(effect.purpose)
         self.keep(effect)
 
     def has_called(self, name: str) -> bool:
@@ -42,11 +49,25 @@ class Ledger:
 
     def keep(self, effect: Effect) -> None:
         """Remember what the store confirmed."""
-        self._known[effect.name] = effect
+        self._known[effect.purpose] = effect
 
-    def forget(self, name: str) -> None:
-        """Forget an effect that did not happen: an attempt that goes another way misses nothing."""
-        self._known.pop(name, None)
+    def never_left(self, name: str) -> None:
+        """Forget a call that did not happen: an attempt that goes another way misses nothing, and may ask again."""
+        self._known.pop(name)
+        self._called.discard(name)
+        self._never_left[name] += 1
+
+    def stored_name(self, name: str) -> str:
+        """Return the name under which the next call of an effect is stored, or refuse one call too many."""
+        known = self._known.get(name)
+        if known is not None:
+            return known.name
+        if self._never_left[name] >= CALLS_LIMIT:
+            raise MisuseError(
+                f"The effect {name!r} failed {CALLS_LIMIT} times in one attempt; let the exception end the attempt, "
+                "the next one goes on."
+            )
+        return name_of_call(name, self._never_left[name] + 1)
 
     def end(self, *, is_known: bool) -> None:
         """End the effect; one whose outcome is not known may be asked for again."""

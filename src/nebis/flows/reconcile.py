@@ -86,7 +86,7 @@ def _resolve(record: Record, policy: Policy, opened: Effect, verdict: EffectKnow
         return Reconciled.MOVED_ON
     said = verdict.verdict if isinstance(verdict, EffectKnown) else EffectVerdict.DID_NOT_HAPPEN
     yield from Tell(
-        DoubtEnded(operation=record.operation, operation_id=str(record.record_id), effect=opened.name, verdict=said)
+        DoubtEnded(operation=record.operation, operation_id=str(record.record_id), effect=opened.purpose, verdict=said)
     )
     return Reconciled.GOES_ON
 

@@ -9,6 +9,7 @@ from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record,
 from nebis.core.verbs import Complete, Doubt, Release, Suspend, Withdraw
 from nebis.errors import EffectInDoubt, EffectTimedOut, InDoubt, ResultUnstorable, Retryable
 from nebis.flow import Flow
+from nebis.flows.late import keep_late
 from nebis.flows.persist import send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
 from nebis.ports.asks import Raised, Returned, Settled, Tell
@@ -16,7 +17,6 @@ from nebis.ports.observer import (
     Completed,
     DoubtRaised,
     Event,
-    LateResult,
     OwnershipLost,
     Released,
     Suspended,
@@ -102,8 +102,7 @@ def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
     if isinstance(answer, Refused):
-        named = {"operation": record.operation, "operation_id": str(record.record_id)}
-        yield from Tell(LateResult(**named, effect=None, reason=answer.reason))
+        yield from keep_late(record, request.policy, verb, answer)
         return (yield from lost(record, answer))
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)

@@ -23,10 +23,11 @@ from nebis.flows.execute import told, without_running
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE, learn, tell_ended_inside, undo
 from nebis.flows.persist import send_claim, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
-from nebis.flows.settle import classified, rendered
+from nebis.flows.settle import classified, doubt, rendered
 from nebis.ports.asks import (
     Draw,
     Raised,
+    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -37,6 +38,7 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
 )
+from nebis.ports.messages import Message
 from nebis.ports.observer import Completed, Released, Withdrawn
 from nebis.ports.store import IndefiniteFailure, RowLocked, StoreFailure
 
@@ -45,13 +47,14 @@ def execute_single(request: Request) -> Flow[Ending]:
     """Run the handler inside the transaction that claims; anything but a commit leaves nothing behind."""
     drawn = yield from Draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
+    yield from RequireOutside(claim.identity, claim.operation)
     record = yield from _enter(request, claim)
     if not isinstance(record, Record):
         return record
     end = yield from RunHandler(record)
     match end:
         case Settled():
-            return (yield from _commit(request, claim, record, end.outcome))
+            return (yield from _commit(request, claim, record, end.outcome, end.messages))
         case Returned():
             return (yield from _commit(request, claim, record, rendered(request, end.value)))
         case Raised():
@@ -94,13 +97,15 @@ def _claim(claim: Claim) -> Flow[ClaimAnswer | Locked]:
     return answer
 
 
-def _commit(request: Request, claim: Claim, record: Record, outcome: Outcome) -> Flow[Ending]:
+def _commit(
+    request: Request, claim: Claim, record: Record, outcome: Outcome, messages: tuple[Message, ...] = ()
+) -> Flow[Ending]:
     """Write the outcome and commit everything at once."""
     try:
         is_same = yield from TransactionIsSame()
         if is_same:
             verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
-            answer = yield from TransactionApply(verb)
+            answer = yield from TransactionApply(verb, messages)
             assert isinstance(answer, Kept)  # I2: nobody else can have seen a claim that is not committed.
             yield from TransactionCommit()
     except IndefiniteFailure as failure:
@@ -129,21 +134,36 @@ def _doubt_ended_inside(request: Request, claim: Claim, record: Record) -> Flow[
 
     Or undid it with all of them, and may have committed others since; then the key is claimed anew, only to say so.
     """
-    budget_seconds = request.policy.confirm.total_seconds()
-    try:
-        claimed = yield from send_claim(claim, budget_seconds)
-    except StoreFailure as failure:
-        raise NotConfirmed(failure.detail) from failure
+    claimed = yield from _claim_outside(request, claim)
     if isinstance(claimed, Granted):
         verb = Doubt(ownership=claimed.record.ownership, reason=DOUBT_ENDED_INSIDE)
-        if isinstance((yield from send_owned(verb, budget_seconds)), Kept):
+        if isinstance((yield from send_owned(verb, request.policy.confirm.total_seconds())), Kept):
             yield from tell_ended_inside(claimed.record)
     raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
 
 
+def _claim_outside(request: Request, claim: Claim) -> Flow[ClaimAnswer | Locked]:
+    """Claim the key anew, outside the transaction that was undone, only to say what became of it."""
+    try:
+        return (yield from send_claim(claim, request.policy.confirm.total_seconds()))
+    except StoreFailure as failure:
+        raise NotConfirmed(failure.detail) from failure
+
+
+def _in_doubt(request: Request, claim: Claim, record: Record, error: Exception) -> Flow[Ending]:
+    """Take a handler at its word that nobody can tell: our rows are undone, but it knows of something else."""
+    claimed = yield from _claim_outside(request, claim)
+    if isinstance(claimed, Granted):
+        return (yield from doubt(request, claimed.record, error))
+    # A twin came in between and is told the truth about itself; this one must not be taken for a clean failure.
+    return Failed(record=record, error=error)
+
+
 def _raised(request: Request, claim: Claim, record: Record, error: Exception) -> Flow[Ending]:
-    """End an attempt whose rows are undone: only a definite rejection leaves anything behind."""
+    """End an attempt whose rows are undone: only a definite rejection, or a doubt, leaves anything behind."""
     error, disposition = classified(request, error)
+    if disposition is Disposition.DOUBT:
+        return (yield from _in_doubt(request, claim, record, error))
     if disposition is not Disposition.REJECT:
         happened = Withdrawn if disposition is Disposition.WITHDRAW else Released
         yield from Tell(happened(operation=record.operation, operation_id=str(record.record_id)))

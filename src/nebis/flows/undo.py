@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nebis.core.answers import Refused
+from nebis.core.claiming import DOUBT_UNDO_FAILED
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Outcome, OutcomeKind, Record
 from nebis.core.verbs import TurnBack
 from nebis.errors import EffectInDoubt, RecordCorrupt, Rejected
@@ -18,13 +19,11 @@ from nebis.flows.step import run_step
 from nebis.ports.asks import Raised, Returned, Settled, Tell
 from nebis.ports.observer import TurnedBack
 
-DOUBT_UNDO_FAILED = "undo-failed"
-
 
 def conclude(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
     """End an attempt as its handler did; undo first what a rejected one did and the operation can undo."""
     if isinstance(end, Raised) and end.never_asked is None and left_open(end) is None:
-        names = tuple(effect.name for effect in _undoable(request, end.effects))
+        names = tuple(effect.purpose for effect in _undoable(request, end.effects))
         if names:
             error, disposition = classified(request, end.error)
             if disposition is Disposition.REJECT:
@@ -37,7 +36,7 @@ def _undoable(request: Request, effects: tuple[Effect, ...]) -> list[Effect]:
     return [
         effect
         for effect in reversed(effects)
-        if effect.verdict is EffectVerdict.HAPPENED and effect.name in request.undoable
+        if effect.verdict is EffectVerdict.HAPPENED and effect.purpose in request.undoable
     ]
 
 

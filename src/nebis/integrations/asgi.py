@@ -21,6 +21,7 @@ from nebis.http.exchange import Exchange
 from nebis.http.headers import decoded, encoded
 from nebis.http.options import Reference
 from nebis.integrations.protection import Admission, Protection
+from nebis.integrations.routetable import announce
 from nebis.ports.asks import Raised, Returned
 from nebis.sync import Nebis, OpenAttempt
 
@@ -291,10 +292,15 @@ async def drain() -> None:
 
 
 def lifespan(nebis: AsyncNebis | Nebis) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """Make the lifespan of an application: the store is open while it runs, and attempts end before it closes."""
+    """Make the lifespan of an application: the store is open while it runs, and attempts end before it closes.
+
+    At its start the log says which routes are protected and how, and which are not.
+    """
 
     @asynccontextmanager
-    async def span(_app: Any) -> AsyncIterator[None]:
+    async def span(app: Any) -> AsyncIterator[None]:
+        if app is not None:
+            announce(app)
         if isinstance(nebis, AsyncNebis):
             await nebis.open()
         else:

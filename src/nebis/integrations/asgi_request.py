@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl
 
 from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt, AsyncOperation
 from nebis.errors import ConfigError, NebisError
@@ -15,6 +14,7 @@ from nebis.flows.request import Ending
 from nebis.http.exchange import Exchange
 from nebis.http.headers import HeaderPairs, decoded
 from nebis.http.problem import problem
+from nebis.http.query import query_pairs
 from nebis.http.status import operation_id_of, status_view
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import NOT_INSTALLED, PASSAGE, Passage, Scope
@@ -58,9 +58,8 @@ def headers_of(scope: Scope) -> HeaderPairs:
 
 
 def query_of(scope: Scope) -> list[tuple[str, str]]:
-    """Return the query of a request, in its order; byte for byte, as two that are no UTF-8 are not the same."""
-    raw = scope.get("query_string", b"").decode("latin-1")
-    return parse_qsl(raw, keep_blank_values=True, encoding="latin-1")
+    """Return the query of a request."""
+    return query_pairs(scope.get("query_string", b"").decode("latin-1"))
 
 
 async def counted(value: Any) -> Any:

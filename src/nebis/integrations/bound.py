@@ -38,6 +38,8 @@ class BoundOptions(TypedDict, total=False):
     """Of a rejection; 422 by default."""
     render: Callable[[Any], Exchange]
     """Makes another answer of a result. Without the request: a replay must get the same bytes."""
+    render_rejected: Callable[[Rejected], Exchange]
+    """Makes another answer of a rejection, alike: a status for each reason, the API's own codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class Bound(Admission):
 
     declaration: Declaration[Any, Any]
     render: Callable[[Any], Exchange]
-    rejected_status: int
+    render_rejected: Callable[[Rejected], Exchange]
 
     def call(self, incoming: Incoming, tenant: object) -> Call:
         """Read the call that a request asks for, or raise a `RequestError`."""
@@ -60,18 +62,18 @@ class Bound(Admission):
 
     def answer(self, execution: Execution[Any]) -> Exchange:
         """Render what the operation returned, now or then."""
-        exchange = self.render(execution.result)
-        if not any(name.lower() == "cache-control" for name, _ in exchange.headers):
-            exchange = exchange.with_headers(("cache-control", "no-store"))
-        return self.replayed(exchange) if execution.is_replay else exchange
+        return self._told(self.render(execution.result), is_replay=execution.is_replay)
 
     def refused(self, error: NebisError) -> Exchange:
-        """Render an error as a problem, a rejection with the status of this route."""
-        if isinstance(error, Rejected):
-            rendered = problem(error, self.wire, status=self.rejected_status)
-            assert rendered is not None  # A rejection is in the table.
-            return rendered
-        return Admission.refused(self, error)
+        """Render an error as a problem, a rejection as this route does."""
+        if not isinstance(error, Rejected):
+            return Admission.refused(self, error)
+        return self._told(self.render_rejected(error), is_replay=error.is_replay)
+
+    def _told(self, exchange: Exchange, *, is_replay: bool) -> Exchange:
+        if not any(name.lower() == "cache-control" for name, _ in exchange.headers):
+            exchange = exchange.with_headers(("cache-control", "no-store"))
+        return self.replayed(exchange) if is_replay else exchange
 
 
 def bound(declaration: Declaration[Any, Any], *, tenant: Tenant | None, **options: Unpack[BoundOptions]) -> Bound:
@@ -88,6 +90,11 @@ def bound(declaration: Declaration[Any, Any], *, tenant: Tenant | None, **option
         body = b"" if status == 204 else declaration.result_codec.encode(result)
         return Exchange(status=status, headers=(("content-type", "application/json"),), body=body)
 
+    def as_problem(rejection: Rejected) -> Exchange:
+        rendered = problem(rejection, wire, status=rejected_status)
+        assert rendered is not None  # A rejection is in the table.
+        return rendered
+
     assert isinstance(key, RequiredKey | OptionalKey | BodyKey | BusinessKey)  # Otherwise it was a fault.
     return Bound(
         subject=declaration,
@@ -96,5 +103,5 @@ def bound(declaration: Declaration[Any, Any], *, tenant: Tenant | None, **option
         key=key,
         wire=wire,
         render=options.get("render", as_json),
-        rejected_status=rejected_status,
+        render_rejected=options.get("render_rejected", as_problem),
     )

@@ -24,11 +24,10 @@ class Callee:
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_attempt = ATTEMPT in inspect.signature(function).parameters
         self._in_thread = in_thread
+        refuse_generators(function)
         faults = []
         name = getattr(function, "__qualname__", repr(function))
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            faults.append(f"{name} yields its answer piece by piece, which cannot be replayed; return it whole")
-        elif self.is_async and isinstance(nebis, Nebis):
+        if self.is_async and isinstance(nebis, Nebis):
             faults.append(f"{name} is a coroutine function; protect it with AsyncNebis, or make it a plain one")
         elif self.takes_attempt and not self.is_async and isinstance(nebis, AsyncNebis):
             faults.append(
@@ -45,6 +44,29 @@ class Callee:
         if self.is_async:
             return await self.function(*arguments, **named)
         return await self._in_thread(self.function, *arguments, **named)
+
+
+def refuse_generators(function: Callable[..., Any]) -> None:
+    """Raise `ConfigError` for an endpoint that is gone through while its answer is being sent."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError([f"{name} yields its answer piece by piece, which cannot be replayed; return it whole"])
+
+
+def require_innermost(function: Callable[..., Any], name: str, authorize: object) -> None:
+    """Refuse decorators below ours: a replay passes them by, also one that decides who may call (SEC03).
+
+    Where `authorize` is given, somebody has thought of that.
+    """
+    if hasattr(function, "__wrapped__") and authorize is None:
+        raise ConfigError(
+            [
+                (
+                    f"endpoint {name!r}: a decorator stands below, which a replay passes by, so that a caller whom it "
+                    "would refuse could be told a stored answer; put ours directly on the function, or give authorize="
+                )
+            ]
+        )
 
 
 async def outcome_of(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any, TypeVar, Unpack, cast
-
-from fastapi import Depends, Request, Response, routing
-from fastapi.dependencies.models import Dependant
-from fastapi.encoders import jsonable_encoder
-from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
-from starlette.concurrency import run_in_threadpool
 
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
@@ -30,16 +22,24 @@ from nebis.integrations.asgi_request import (
     telling,
 )
 from nebis.integrations.bound import BoundOptions, bound
-from nebis.integrations.callee import ATTEMPT, Callee
+from nebis.integrations.callee import ATTEMPT, Callee, require_innermost
+from nebis.integrations.extras import needed
 from nebis.integrations.openapi import described
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Tenant
 from nebis.integrations.routes import RouteOptions, protection
-from nebis.integrations.starlette import rendered, response_of
 from nebis.sync import Nebis, Operation
 
-__all__ = ["NebisRoute", "bind", "idempotent", "late_exits", "lifespan", "operation_status"]
+with needed("fastapi"):
+    from fastapi import Depends, Request, Response, routing
+    from fastapi.dependencies.models import Dependant
+    from fastapi.encoders import jsonable_encoder
+    from fastapi.routing import APIRoute
+    from pydantic import TypeAdapter
+    from starlette.concurrency import run_in_threadpool
 
-log = logging.getLogger("nebis")
+    from nebis.integrations.starlette import rendered, response_of
+
+__all__ = ["NebisRoute", "bind", "idempotent", "late_exits", "lifespan", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HIDDEN = "nebis_hidden"
@@ -66,6 +66,7 @@ def idempotent(
     protected = protection(nebis, name, effects=effects, tenant=tenant, options=options)
 
     def decorate(function: F) -> F:
+        require_innermost(function, name, authorize)
         callee = Callee(function, nebis, in_thread=run_in_threadpool)
 
         async def endpoint(**named: Any) -> Any:
@@ -129,13 +130,6 @@ class NebisRoute(APIRoute):
                 protected, options.get("responses"), options.get("openapi_extra")
             )
         super().__init__(path, endpoint, **options)
-        for name in late_exits(self) if isinstance(protected, Admission) else ():
-            log.warning(
-                "%s: the dependency %s ends after the answer is stored and sent. If it commits there, a failed commit "
-                "comes too late: use attempt.transaction, or Depends(..., scope='function').",
-                getattr(protected, "name", path),
-                name,
-            )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Mark what the endpoint itself answers, as against what a failure after it was turned into."""
@@ -160,7 +154,7 @@ class NebisRoute(APIRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the whole route, dependencies included, in a task of our own."""
         protected = getattr(self.endpoint, "__nebis__", None)
-        if protected is None or scope["method"] in SAFE_METHODS:
+        if not isinstance(protected, Admission) or scope["method"] in SAFE_METHODS:
             await super().handle(scope, receive, send)
         else:
             await guard(super().handle, scope, receive, send, protected)

@@ -8,16 +8,6 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypeVar, Unpack, cast
 
-from litestar import Request, Response, params
-from litestar.config.app import AppConfig
-from litestar.enums import RequestEncodingType, ScopeType
-from litestar.handlers import HTTPRouteHandler
-from litestar.middleware import ASGIMiddleware
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.plugins import InitPlugin, ReceiveRoutePlugin
-from litestar.routes import BaseRoute, HTTPRoute
-from litestar.serialization import encode_json
-
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
 from nebis.core.strictjson import parse
@@ -35,11 +25,23 @@ from nebis.integrations.asgi_request import (
     telling,
 )
 from nebis.integrations.bound import BoundOptions, bound
-from nebis.integrations.callee import ATTEMPT, Callee, outcome_of
+from nebis.integrations.callee import ATTEMPT, Callee, outcome_of, require_innermost
+from nebis.integrations.extras import needed
 from nebis.integrations.openapi import PROBLEMS, parameter
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation
+
+with needed("litestar"):
+    from litestar import Request, Response, params
+    from litestar.config.app import AppConfig
+    from litestar.enums import RequestEncodingType, ScopeType
+    from litestar.handlers import HTTPRouteHandler
+    from litestar.middleware import ASGIMiddleware
+    from litestar.openapi.datastructures import ResponseSpec
+    from litestar.plugins import InitPlugin, ReceiveRoutePlugin
+    from litestar.routes import BaseRoute, HTTPRoute
+    from litestar.serialization import encode_json
 
 __all__ = ["NebisPlugin", "bind", "idempotent", "operation_status"]
 
@@ -113,6 +115,7 @@ def idempotent(
     protected = protection(nebis, name, effects=effects, tenant=tenant, options=options)
 
     def decorate(function: F) -> F:
+        require_innermost(function, name, authorize)
         callee = Callee(function, nebis, in_thread=asyncio.to_thread)
         takes_request = _REQUEST in inspect.signature(function).parameters
 

@@ -6,10 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, cast
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
 from nebis.errors import ResultUnstorable
@@ -19,10 +15,16 @@ from nebis.http.wire import Wire
 from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard, lifespan
 from nebis.integrations.asgi_request import claimed, executed, incoming, passage_of, read_status, telling
 from nebis.integrations.bound import BoundOptions, bound
-from nebis.integrations.callee import Callee, outcome_of
+from nebis.integrations.callee import Callee, outcome_of, require_innermost
+from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation
+
+with needed("starlette"):
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
 
 __all__ = ["NebisMiddleware", "bind", "idempotent", "lifespan", "operation_status"]
 
@@ -33,14 +35,14 @@ class NebisMiddleware:
     """The part that goes around the routes. It must be the innermost middleware: add it before all others."""
 
     def __init__(self, app: App) -> None:
-        self._app = app
+        self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the route in a task of our own; a request that cannot change anything passes by."""
         if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         else:
-            await guard(self._app, scope, receive, send)
+            await guard(self.app, scope, receive, send)
 
 
 def idempotent(
@@ -62,6 +64,7 @@ def idempotent(
     protected = protection(nebis, name, effects=effects, tenant=tenant, options=options)
 
     def decorate(function: F) -> F:
+        require_innermost(function, name, authorize)
         callee = Callee(function, nebis, in_thread=run_in_threadpool)
 
         @functools.wraps(function)

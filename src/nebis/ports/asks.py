@@ -10,6 +10,8 @@ from nebis.core.answers import Answer, Locked
 from nebis.core.record import Effect, Nonce, Outcome, Record, RecordId
 from nebis.core.verbs import Verb
 from nebis.flow import Ask
+from nebis.ports.history import LateResult
+from nebis.ports.messages import Message
 from nebis.ports.observer import Event
 
 T = TypeVar("T")
@@ -40,6 +42,14 @@ class Drawn:
 @dataclass(frozen=True, slots=True)
 class Draw(Ask[Drawn]):
     """Draw a record id and a nonce that nobody else has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequireOutside(Ask[None]):
+    """Refuse a request that comes from inside the very attempt that it would wait for (F067)."""
+
+    identity: bytes
+    operation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,8 @@ class Settled:
     """A handler whose own transaction stored the outcome: there is nothing left to write."""
 
     outcome: Outcome
+    messages: tuple[Message, ...] = ()
+    """What is still to be staged with the outcome, where the transaction ends later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +132,10 @@ class TransactionHold(Ask[Record | Locked | None]):
 
 @dataclass(frozen=True, slots=True)
 class TransactionApply(Ask[Answer | Locked]):
-    """Apply a verb inside the transaction of this turn."""
+    """Apply a verb inside the transaction of this turn, and stage messages if it is kept."""
 
     verb: Verb
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,14 @@ class KeepTrying(Ask[None]):
     """Go on sending this write after the caller was answered, for as long as the process lives."""
 
     verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLate(Ask[None]):
+    """Keep a result that came too late, for people. Best effort: whatever goes wrong, the caller never hears of it."""
+
+    late: LateResult
+    keep_us: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,14 @@ class History(Protocol):
         """Read the late results of a record, by fence."""
         ...
 
+    def note_worker(self, *, now: int | None = None) -> Flow[None]:
+        """Write down that a worker is alive now; only the latest sign of all workers is kept."""
+        ...
+
+    def worker_seen_at(self) -> Flow[int | None]:
+        """Read when a worker was last alive, on the store's clock; None if there never was one."""
+        ...
+
     def decide(self, verb: PersonVerb, signed: Signed, *, now: int | None = None) -> Flow[Answer | Locked]:
         """Apply what a person asked for and write it down, in one commit, refusals included (SEC30).
 

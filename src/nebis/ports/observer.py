@@ -165,5 +165,26 @@ class NotConfirmedYet(Event):
     """The store did not confirm a write in time; the process goes on trying."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageParked(Event):
+    """A consumer keeps a message aside for a person; the id is that of the parked message. Alert on this one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageIgnored(Event):
+    """A consumer got a message whose offset is applied already; the id is what it would be parked under."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapFound(Event):
+    """A consumer went past offsets that never came; the id is what the message would be parked under."""
+
+    partition: str
+    first: int
+    last: int
+
+
 Observer: TypeAlias = Callable[[Event], None]
 """Called in the process, in order, after the store confirmed. What it raises is logged and goes no further."""

@@ -12,6 +12,7 @@ from nebis.core.record import Record, RecordId, State
 from nebis.core.verbs import Verb
 from nebis.flow import Flow
 from nebis.ports.history import History
+from nebis.ports.inbox import Inbox
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ class SecretState:
     check_values: frozenset[bytes] = field(repr=False)
 
 
-class Store(History, Protocol):
+class Store(History, Inbox, Protocol):
     """A durable memory of records. Every method is a flow of the store's own asks.
 
     `now` replaces the store's clock in tests; in production it is None and the store's own clock decides (I7).
@@ -275,6 +276,22 @@ class AsyncTransaction(Protocol):
         ...
 
 
+class BlockingLend(Protocol):
+    """Performs a store flow inside a transaction that the application began and will end by itself."""
+
+    def __call__(self, target: object, flow: Flow[T]) -> T:
+        """Perform it; raise `MisuseError` for a connection on which none is open, or which leads elsewhere."""
+        ...
+
+
+class AsyncLend(Protocol):
+    """The asyncio twin of `BlockingLend`."""
+
+    async def __call__(self, target: object, flow: Flow[T]) -> T:
+        """Perform it; raise `MisuseError` for a connection on which none is open, or which leads elsewhere."""
+        ...
+
+
 class Listener(Protocol):
     """A direct connection on which the store says which awaited records moved. A hint: polling is the truth."""
 
@@ -293,6 +310,7 @@ class BlockingBackend:
     """Opens the heartbeat's own connection: renewals must not queue behind the work that they keep alive (F095)."""
     transaction: Callable[[object | None], BlockingTransaction] | None = None
     """Opens a transaction on a connection of ours (None), or joins the one given; None where the store has none."""
+    lend: BlockingLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
     """Calls back with an identity, from a thread of its own; None where the store cannot or must not."""
 
@@ -306,4 +324,5 @@ class AsyncBackend:
     beat: Callable[[], BlockingSessions]
     """Blocking even here: the heartbeat runs on a thread, since a busy loop must not end a lease (F051)."""
     transaction: Callable[[object | None], AsyncTransaction] | None = None
+    lend: AsyncLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Complete, Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
 from nebis.flows.drain import let_go
@@ -24,9 +24,11 @@ from nebis.ports.asks import (
     Elapsed,
     Find,
     KeepAlive,
+    KeepLate,
     KeepTrying,
     Pause,
     Raised,
+    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -38,7 +40,10 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
 )
+from nebis.ports.inbox import AskInbox, Inbox
+from nebis.ports.messages import Message
 from nebis.ports.observer import Observer
+from nebis.ports.outbox import Outbox, outbox_of
 from nebis.ports.store import BlockingBackend, BlockingTransaction, StoreFailure
 from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
@@ -46,6 +51,7 @@ from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
+from nebis.runtime.recursion import inside, require_outside
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
@@ -152,8 +158,12 @@ class BlockingTurn:
         """The open transaction of this turn; verbs run inside it while it is open."""
         self.settled: Outcome | None = None
         """Set once the handler's own transaction holds the outcome."""
+        self.staged: tuple[Message, ...] = ()
+        """What a single transaction commits together with that outcome."""
         self.ledger: Ledger | None = None
         """What the attempt knows of its effects."""
+        self.beside: Callable[[Inbox], Flow[None]] | None = None
+        """What is written in the handler's own transaction, right before its outcome."""
 
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -176,6 +186,11 @@ class BlockingTurn:
                 self.transaction.rollback()
         finally:
             self._world.leave()
+
+    @property
+    def outbox(self) -> Outbox:
+        """Return the store's outbox, or raise `MisuseError`."""
+        return outbox_of(self._world.backend.store)
 
     def _join(self) -> None:
         if self.transaction is not None:
@@ -204,6 +219,9 @@ class BlockingTurn:
     def draw(self, _: Draw) -> object:
         return draw()
 
+    def require_outside(self, ask: RequireOutside) -> None:
+        require_outside(ask)
+
     def pause(self, ask: Pause) -> None:
         time.sleep(jittered(ask.seconds))
 
@@ -226,7 +244,8 @@ class BlockingTurn:
     def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         self.ledger = Ledger(ask.record)
         try:
-            value = self._handler(ask.record, self)
+            with inside(ask.record):
+                value = self._handler(ask.record, self)
             return self.ended(Returned(value))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
             return self.ended(Raised(error))
@@ -240,7 +259,7 @@ class BlockingTurn:
     def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
         """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
         if self.settled is not None and isinstance(end, Returned):
-            return Settled(self.settled)
+            return Settled(self.settled, self.staged)
         assert self.ledger is not None
         if self.single is None:
             self.target = None  # What comes after the handler is ours, and so is the connection for it.
@@ -263,6 +282,10 @@ class BlockingTurn:
 
     def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
         self._moves = identity_of(ask.verb)
+        if self.beside is not None and isinstance(ask.verb, Complete):
+            self._open().run(self.beside(self._world.backend.store))
+        if ask.messages:
+            return self._open().run(self.outbox.apply_and_stage(ask.verb, ask.messages))
         [answer] = self._open().run(self._world.backend.store.apply([ask.verb]))
         return answer
 
@@ -283,12 +306,23 @@ class BlockingTurn:
         backend = self._world.backend
         return backend.sessions.run(backend.store.barrier(ask.identity))
 
+    def ask_inbox(self, ask: AskInbox[T]) -> T:
+        backend = self._world.backend
+        return backend.sessions.run(ask.act(backend.store))
+
     def _open(self) -> BlockingTransaction:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
 
     def keep_trying(self, ask: KeepTrying) -> None:
         self._world.heartbeat.keep_trying(ask.verb)
+
+    def keep_late(self, ask: KeepLate) -> None:
+        backend = self._world.backend
+        try:
+            backend.sessions.run(backend.store.keep_late_result(ask.late, keep_us=ask.keep_us))
+        except Exception as error:  # noqa: BLE001 - evidence for people; whoever brings it has worse to tell already.
+            log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
 
     def tell(self, ask: Tell) -> None:
         """Tell the observers."""
@@ -303,6 +337,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     Apply: BlockingTurn.apply,
     Find: BlockingTurn.find,
     Draw: BlockingTurn.draw,
+    RequireOutside: BlockingTurn.require_outside,
     Pause: BlockingTurn.pause,
     Elapsed: BlockingTurn.elapsed,
     AwaitChange: BlockingTurn.await_change,
@@ -315,7 +350,9 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     TransactionCommit: BlockingTurn.transaction_commit,
     TransactionRollback: BlockingTurn.transaction_rollback,
     Barrier: BlockingTurn.barrier,
+    AskInbox: BlockingTurn.ask_inbox,
     CallEffect: BlockingTurn.call_effect,
     KeepTrying: BlockingTurn.keep_trying,
+    KeepLate: BlockingTurn.keep_late,
     Tell: BlockingTurn.tell,
 }

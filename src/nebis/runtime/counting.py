@@ -14,6 +14,9 @@ from nebis.ports.observer import (
     FoundInDoubt,
     FoundInFlight,
     FoundKeyReused,
+    GapFound,
+    MessageIgnored,
+    MessageParked,
     OwnershipLost,
     Replayed,
 )
@@ -27,6 +30,9 @@ _NAMES: dict[type[Event], str] = {
     FoundExpired: "expired_retries",
     DoubtRaised: "doubts",
     OwnershipLost: "lost_leases",
+    MessageParked: "parked",
+    MessageIgnored: "ignored",
+    GapFound: "gaps",
 }
 _NAMES_OF_GRANTS = {
     Grant.RUN_AGAIN: "expired_retries",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Complete, Verb, identity_of
 from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
 from nebis.flows.drain import let_go
@@ -26,9 +26,11 @@ from nebis.ports.asks import (
     Elapsed,
     Find,
     KeepAlive,
+    KeepLate,
     KeepTrying,
     Pause,
     Raised,
+    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -40,7 +42,10 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
 )
+from nebis.ports.inbox import AskInbox, Inbox
+from nebis.ports.messages import Message
 from nebis.ports.observer import Observer
+from nebis.ports.outbox import Outbox, outbox_of
 from nebis.ports.store import AsyncBackend, AsyncTransaction, StoreFailure
 from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
@@ -48,6 +53,7 @@ from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
+from nebis.runtime.recursion import inside, require_outside
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
@@ -164,8 +170,12 @@ class AsyncTurn:
         """The open transaction of this turn; verbs run inside it while it is open."""
         self.settled: Outcome | None = None
         """Set once the handler's own transaction holds the outcome."""
+        self.staged: tuple[Message, ...] = ()
+        """What a single transaction commits together with that outcome."""
         self.ledger: Ledger | None = None
         """What the attempt knows of its effects."""
+        self.beside: Callable[[Inbox], Flow[None]] | None = None
+        """What is written in the handler's own transaction, right before its outcome."""
         self._detached: set[asyncio.Task[Any]] = set()
         """Effects that are under way."""
 
@@ -184,6 +194,11 @@ class AsyncTurn:
             self._world.heartbeat.forget(self._watch)
         if self.transaction is not None:
             await self.transaction.rollback()
+
+    @property
+    def outbox(self) -> Outbox:
+        """Return the store's outbox, or raise `MisuseError`."""
+        return outbox_of(self._world.backend.store)
 
     def _join(self) -> None:
         if self.transaction is not None:
@@ -211,6 +226,9 @@ class AsyncTurn:
 
     async def draw(self, _: Draw) -> object:
         return draw()
+
+    async def require_outside(self, ask: RequireOutside) -> None:
+        require_outside(ask)
 
     async def pause(self, ask: Pause) -> None:
         await asyncio.sleep(jittered(ask.seconds))
@@ -251,7 +269,8 @@ class AsyncTurn:
 
     async def _handled(self, record: Record, task: asyncio.Task[Any]) -> Returned[object] | Raised:
         try:
-            return Returned(await self._handler(record, self))
+            with inside(record):
+                return Returned(await self._handler(record, self))
         except asyncio.CancelledError:
             if not self.is_lost:
                 raise
@@ -310,7 +329,7 @@ class AsyncTurn:
     def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
         """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
         if self.settled is not None and isinstance(end, Returned):
-            return Settled(self.settled)
+            return Settled(self.settled, self.staged)
         assert self.ledger is not None
         if self.single is None:
             self.target = None  # What comes after the handler is ours, and so is the connection for it.
@@ -329,6 +348,10 @@ class AsyncTurn:
 
     async def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
         self._moves = identity_of(ask.verb)
+        if self.beside is not None and isinstance(ask.verb, Complete):
+            await self._open().run(self.beside(self._world.backend.store))
+        if ask.messages:
+            return await self._open().run(self.outbox.apply_and_stage(ask.verb, ask.messages))
         [answer] = await self._open().run(self._world.backend.store.apply([ask.verb]))
         return answer
 
@@ -349,12 +372,23 @@ class AsyncTurn:
         backend = self._world.backend
         return await backend.sessions.run(backend.store.barrier(ask.identity))
 
+    async def ask_inbox(self, ask: AskInbox[T]) -> T:
+        backend = self._world.backend
+        return await backend.sessions.run(ask.act(backend.store))
+
     def _open(self) -> AsyncTransaction:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
 
     async def keep_trying(self, ask: KeepTrying) -> None:
         self._world.heartbeat.keep_trying(ask.verb)
+
+    async def keep_late(self, ask: KeepLate) -> None:
+        backend = self._world.backend
+        try:
+            await backend.sessions.run(backend.store.keep_late_result(ask.late, keep_us=ask.keep_us))
+        except Exception as error:  # noqa: BLE001 - evidence for people; whoever brings it has worse to tell already.
+            log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
 
     async def tell(self, ask: Tell) -> None:
         tell(self._world.observers, ask.event)
@@ -368,6 +402,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
     Apply: AsyncTurn.apply,
     Find: AsyncTurn.find,
     Draw: AsyncTurn.draw,
+    RequireOutside: AsyncTurn.require_outside,
     Pause: AsyncTurn.pause,
     Elapsed: AsyncTurn.elapsed,
     AwaitChange: AsyncTurn.await_change,
@@ -380,7 +415,9 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
     TransactionCommit: AsyncTurn.transaction_commit,
     TransactionRollback: AsyncTurn.transaction_rollback,
     Barrier: AsyncTurn.barrier,
+    AskInbox: AsyncTurn.ask_inbox,
     CallEffect: AsyncTurn.call_effect,
     KeepTrying: AsyncTurn.keep_trying,
+    KeepLate: AsyncTurn.keep_late,
     Tell: AsyncTurn.tell,
 }

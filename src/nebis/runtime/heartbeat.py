@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from nebis.core.answers import Grant, Locked, Refusal, Refused
 from nebis.core.record import Ownership, Record
-from nebis.core.verbs import Renew, Verb, identity_of
+from nebis.core.verbs import Complete, Renew, Verb, identity_of
+from nebis.flows.late import late_result_of
 from nebis.ports.history import AttemptNote
 from nebis.ports.store import BlockingSessions, Store, StoreFailure
 
@@ -218,6 +219,10 @@ class Heartbeat:
                 continue
             if isinstance(answer, Locked):
                 continue
+            if isinstance(answer, Refused) and isinstance(verb, Complete):
+                # Its caller was told "not confirmed", and somebody else went on meanwhile: kept for people.
+                late = late_result_of(verb)
+                sessions.run(self._store.keep_late_result(late, keep_us=verb.retention.outcome_us))
             with self._condition:
                 # A later write to the same record may have taken its place meanwhile.
                 if self._unconfirmed.get(identity_of(verb)) is verb:

@@ -26,6 +26,7 @@ from nebis.ports.store import (
     Tally,
     Tier,
 )
+from nebis.stores.memory_inbox import MemoryInbox, Touch
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -48,18 +49,11 @@ def _process_clock_us() -> int:
     return time.time_ns() // 1000  # noqa: TID251
 
 
-@dataclass(frozen=True, slots=True)
-class Touch(Ask[R]):
-    """One indivisible look at, or change of, the memory."""
-
-    name: str
-    act: Callable[[], R]
-
-
-class MemoryStore:
+class MemoryStore(MemoryInbox):
     """A store that lives and dies with its process; any number of backends may share one."""
 
     def __init__(self, *, clock: Callable[[], int] = _process_clock_us) -> None:
+        super().__init__()
         self._clock = clock
         self._lock = Lock()
         self._records: dict[bytes, Record] = {}
@@ -70,6 +64,7 @@ class MemoryStore:
         self._attempts: dict[RecordId, dict[Fence, AttemptNote]] = {}
         self._late_results: dict[tuple[RecordId, Fence, str | None], tuple[int, LateResult]] = {}
         self._audits: list[AuditLine] = []
+        self._worker_seen_at: int | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -244,6 +239,18 @@ class MemoryStore:
             return sorted(found, key=lambda late: (late.fence, late.effect or ""))
 
         return (yield from Touch("late_results_of", act))
+
+    def note_worker(self, *, now: int | None = None) -> Flow[None]:
+        """Write down that a worker is alive now."""
+
+        def act() -> None:
+            self._worker_seen_at = self._instant(now)
+
+        return (yield from Touch("note_worker", act))
+
+    def worker_seen_at(self) -> Flow[int | None]:
+        """Read when a worker was last alive."""
+        return (yield from Touch("worker_seen_at", lambda: self._worker_seen_at))
 
     def decide(self, verb: PersonVerb, signed: Signed, *, now: int | None = None) -> Flow[Answer | Locked]:
         """Apply what a person asked for and write it down."""

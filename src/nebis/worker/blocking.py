@@ -12,7 +12,7 @@ from nebis.recovery import Patience, Report
 from nebis.runtime.housekeeping import SWEEP_LIMIT
 from nebis.runtime.jitter import jittered
 from nebis.sync import Nebis
-from nebis.worker.pace import INTERVAL, Told, complain, tell
+from nebis.worker.pace import INTERVAL, SignOfLife, Told, complain, tell, unseen
 
 
 class Worker:
@@ -24,11 +24,17 @@ class Worker:
         self._interval_seconds = interval.total_seconds()
         self._told = told
         self._patience = Patience()
+        self._sign = SignOfLife()
 
     def run_once(self, may_go_on: Callable[[], bool] = lambda: True) -> Report:
         """Look once after everything that is due, let records age, and say what was done."""
-        report = self._nebis.recover(self._patience, may_go_on)
         backend = self._nebis.opened()[0].backend
+        if self._sign.is_due():
+            try:
+                backend.sessions.run(backend.store.note_worker())
+            except StoreFailure as failure:
+                unseen(failure)
+        report = self._nebis.recover(self._patience, may_go_on)
         for sweep in Sweep:
             report.swept += backend.sessions.run(backend.store.sweep(sweep, limit=SWEEP_LIMIT))
         self._told(report)

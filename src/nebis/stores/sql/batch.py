@@ -53,7 +53,7 @@ class Batch:
         yield from self._claim([verb for verb in self.unanswered.values() if isinstance(verb, Claim)])
         verbs = list(self.unanswered.values())
         yield from self._write(
-            self._statements.complete, [_completing(verb) for verb in verbs if isinstance(verb, Complete)]
+            self._statements.complete, [completing(verb) for verb in verbs if isinstance(verb, Complete)]
         )
         yield from self._write(
             self._statements.renew,
@@ -169,7 +169,8 @@ def _claiming(claim: Claim) -> Values:
     }
 
 
-def _completing(verb: Complete) -> Values:
+def completing(verb: Complete) -> Values:
+    """Return what the statement that completes wants to know."""
     factor = UNKNOWN_FORGET_FACTOR if verb.outcome.kind is OutcomeKind.UNKNOWN else 1
     return {
         **_owner(verb.ownership),

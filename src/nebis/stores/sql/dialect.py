@@ -44,6 +44,8 @@ class Statements:
     retire_secret: Statement
     add_tally: Statement
     read_tallies: Statement
+    note_worker: Statement
+    read_worker: Statement
     note_attempt: Statement
     trim_attempts: Statement
     read_attempts: Statement
@@ -66,8 +68,39 @@ class Statements:
     """Absent where every change of the schema runs in a transaction."""
     end_alone: Statement | None = None
     """Absent for the same reason."""
+    complete_and_stage: Statement | None = None
+    """Absent where a statement is no trip to a server."""
     wake: Statement | None = None
     """Absent where a store cannot call other processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxStatements:
+    """Every statement that an outbox needs, by the name that it has in `outbox.sql`."""
+
+    stage: Statement
+    take: Statement
+    mark: Statement
+    purge: Statement
+    find: Statement
+    entries: Statement
+    depth: Statement
+    decide: Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxStatements:
+    """Every statement that an inbox needs, by the name that it has in `inbox.sql`."""
+
+    park: Statement
+    unpark: Statement
+    make_due: Statement
+    find_parked: Statement
+    list_parked: Statement
+    due_letters: Statement
+    count_parked: Statement
+    read_progress: Statement
+    advance: Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +109,8 @@ class Dialect:
 
     name: str
     statements: Statements
+    outbox: OutboxStatements
+    inbox: InboxStatements
     migrations: tuple[Migration, ...]
     create_schema: Statement | None = None
     """Absent where the tables are in no schema of their own."""
@@ -99,6 +134,8 @@ def _read_dialect(name: str, *, schema: str | None) -> Dialect:
     return Dialect(
         name=name,
         statements=Statements(**read_statements(_text_of(folder.joinpath("statements.sql")), schema=schema)),
+        outbox=OutboxStatements(**read_statements(_text_of(folder.joinpath("outbox.sql")), schema=schema)),
+        inbox=InboxStatements(**read_statements(_text_of(folder.joinpath("inbox.sql")), schema=schema)),
         migrations=tuple(
             read_migration(source.name.removesuffix(".sql"), _text_of(source), schema=schema)
             for source in sources

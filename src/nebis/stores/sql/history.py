@@ -72,6 +72,15 @@ class SqlHistory:
         }
         yield from in_transaction(self._run(Query(self._statements.keep_late_result, values)))
 
+    def note_worker(self, *, now: int | None = None) -> Flow[None]:
+        """Write down that a worker is alive now."""
+        yield from in_transaction(self._run(Query(self._statements.note_worker, {"now": now})))
+
+    def worker_seen_at(self) -> Flow[int | None]:
+        """Read when a worker was last alive."""
+        rows = yield from Query(self._statements.read_worker)
+        return int(bytes(rows[0][0])) if rows else None
+
     def late_results_of(self, record_id: RecordId) -> Flow[list[LateResult]]:
         """Read the late results of a record."""
         rows = yield from Query(self._statements.read_late_results, {"record_id": record_id})

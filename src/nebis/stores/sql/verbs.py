@@ -23,19 +23,22 @@ from nebis.stores.sql import migrations
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.dialect import Dialect
-from nebis.stores.sql.history import SqlHistory
+from nebis.stores.sql.inbox import SqlInbox
+from nebis.stores.sql.outbox import SqlOutbox
 from nebis.stores.sql.rows import STATES, records_of, state_of
 
 _GENERATED_SECRET = "secret"  # noqa: S105 - the name of a row, not a secret.
 
 
-class SqlStore(SqlHistory):
+class SqlStore(SqlInbox):
     """A store in one SQL database; what its flows ask is performed by the sessions of a driver."""
 
     def __init__(self, dialect: Dialect, capabilities: Capabilities) -> None:
         super().__init__(dialect.statements)
+        self._inbox = dialect.inbox
         self._dialect = dialect
         self._capabilities = capabilities
+        self.outbox = SqlOutbox(dialect, self.apply, self._write_audit)
 
     @property
     def capabilities(self) -> Capabilities:

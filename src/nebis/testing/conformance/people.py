@@ -134,6 +134,25 @@ class TestLateResults:
         assert "canary" not in repr(late)
 
 
+class TestWorkers:
+    """That a worker is alive is known from its last sign, whichever it was."""
+
+    def test_the_latest_sign_is_the_one_that_is_read(self, store: Connection) -> None:
+        for now in (START_US, START_US + 60_000_000):
+            store.run(store.store.note_worker(now=now))
+
+        assert store.run(store.store.worker_seen_at()) == START_US + 60_000_000
+
+    def test_a_sign_has_the_time_of_the_store(self, store: Connection) -> None:
+        before = store.run(store.store.clock())
+        store.run(store.store.note_worker())
+        seen_at = store.run(store.store.worker_seen_at())
+        after = store.run(store.store.clock())
+
+        assert seen_at is not None
+        assert before <= seen_at <= after
+
+
 class TestAudit:
     """Whatever a person does to a record is written down with it, and so is what was refused (SEC30)."""
 
@@ -149,7 +168,7 @@ class TestAudit:
         found = connection.find(before.identity)
         assert answer == Kept()
         assert found is not None
-        assert (found.state, found.effects) == (State.AVAILABLE, ())
+        assert (found.state, found.open_effect) == (State.AVAILABLE, None)
         assert found.fence > before.fence
         # Lines of earlier tests may be left: nothing can empty an audit.
         [line] = connection.run(connection.store.audits_of(before.record_id))[-1:]

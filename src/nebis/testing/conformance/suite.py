@@ -9,9 +9,10 @@ from nebis.testing.conformance.complete import TestComplete
 from nebis.testing.conformance.concurrency import TestConcurrency
 from nebis.testing.conformance.differential import TestDifferential
 from nebis.testing.conformance.doubt import TestDoubt
+from nebis.testing.conformance.inbox import TestOffsets, TestParked
 from nebis.testing.conformance.intend import TestIntend
 from nebis.testing.conformance.migrations import TestMigrations
-from nebis.testing.conformance.people import TestAttempts, TestAudit, TestLateResults
+from nebis.testing.conformance.people import TestAttempts, TestAudit, TestLateResults, TestWorkers
 from nebis.testing.conformance.reading import TestReading
 from nebis.testing.conformance.release import TestRelease
 from nebis.testing.conformance.renew import TestRenew
@@ -40,6 +41,8 @@ __all__ = [
     "TestIntend",
     "TestLateResults",
     "TestMigrations",
+    "TestOffsets",
+    "TestParked",
     "TestReading",
     "TestRelease",
     "TestRenew",
@@ -50,4 +53,5 @@ __all__ = [
     "TestTransactions",
     "TestTurnBack",
     "TestWithdraw",
+    "TestWorkers",
 ]

@@ -88,6 +88,19 @@ class TestBodies:
         assert [reply.is_replay for reply in replies] == [False, True], replies
         assert (other.status, other.code) == (422, "key-reused")
 
+    def test_an_empty_body_is_a_command_like_any_other(self, service: Service) -> None:
+        """Where a framework wants a body it may refuse to be without; nothing is bound then."""
+        key = new_key()
+
+        first, again = [service.client().post("/local", body=b"", key=key, content_type="") for _ in range(2)]
+        other = service.client().post("/local", {"tag": key}, key=key)
+
+        if first.status < 400:
+            assert (again.body, again.is_replay) == (first.body, True)
+            assert (other.status, other.code) == (422, "key-reused")
+        else:
+            assert (first.status, again.status, other.status) == (again.status, first.status, 201)
+
     def test_a_body_above_its_cap_is_refused_before_anything_is_claimed(self, service: Service) -> None:
         """F079, SEC17."""
         key = new_key()

@@ -130,7 +130,7 @@ _ONE_EFFECT = (
         rejections=0,
     ),
     Configuration(name="fenced", at_least=31_000, classes=(EffectClass.FENCED,), failures=0),
-    Configuration(name="queryable", at_least=101_000, classes=(_QUERYABLE,), late=2, failures=0),
+    Configuration(name="queryable", at_least=109_000, classes=(_QUERYABLE,), late=2, failures=0),
     Configuration(name="queryable, ageing", at_least=35_000, classes=(_QUERYABLE,), ageings=1, failures=0),
     Configuration(name="opaque effect", at_least=78_000, classes=(_OPAQUE,), late=2, failures=0),
     Configuration(
@@ -141,7 +141,7 @@ _TWO_EFFECTS = (
     Configuration(name="two sticky, undo sticky", at_least=35_000, classes=(_STICKY, _STICKY), undo=_STICKY, starts=1),
     Configuration(
         name="two queryable, undo queryable",
-        at_least=89_000,
+        at_least=86_000,
         classes=(_QUERYABLE, _QUERYABLE),
         undo=_QUERYABLE,
         failures=0,

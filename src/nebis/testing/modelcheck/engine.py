@@ -23,7 +23,7 @@ from nebis.testing.modelcheck.hearing import Hearing, words_of
 from nebis.testing.modelcheck.plan import Deed, Plan
 from nebis.testing.modelcheck.rows import Rows
 from nebis.testing.modelcheck.transactions import Transactions
-from nebis.testing.modelcheck.world import Ack, At, Attempt, Body, Cost, Message, Move, Told, Turn
+from nebis.testing.modelcheck.world import NOBODY, Ack, At, Attempt, Body, Cost, Message, Move, Told, Turn
 
 
 class Engine:
@@ -78,7 +78,8 @@ class Engine:
             yield from self._stop_early(turn, attempt, deed)
         match deed.verb:
             case "intend":
-                key = attempt.name if Habit.KEY_PER_ATTEMPT in self._habits else attempt.life
+                key = attempt.life if attempt.key == NOBODY else attempt.key
+                key = attempt.name if Habit.KEY_PER_ATTEMPT in self._habits else key
                 about = deed.about + "+" if attempt.again else deed.about
                 yield from self._owner_asks(turn, attempt, said_by(attempt, "intend", about)._replace(key=key))
             case "local":

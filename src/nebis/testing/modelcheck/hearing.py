@@ -40,6 +40,9 @@ class Hearing:
         match reply.answer:
             case Granted():
                 owner = attempt._replace(at=At.OWNING, life=shown.life, fence=shown.fence, view=shown.view)
+                if shown.has_voided:
+                    # Any key will do that was never used; the one that is stored with the intent counts from then on.
+                    owner = owner._replace(key=attempt.name)
                 if self._plan.mode is EffectsMode.OPAQUE:
                     owner = owner._replace(at=At.CALLING, key=shown.life)
                 return instead(situation, attempt, owner)

@@ -55,6 +55,8 @@ class Face(NamedTuple):
     tenant: int = NOBODY
     command: int = NOBODY
     has_lapsed: bool = False
+    has_voided: bool = False
+    """The bank burnt the key of an effect, so the next one needs another."""
     names: tuple[int, ...] = ()
     """Everybody mentioned in the record, in a fixed order."""
 
@@ -148,6 +150,7 @@ class Table:
             tenant=int(record.tenant),
             command=record.fingerprint[0],
             has_lapsed=record.lease_until == 0,
+            has_voided=any(effect.is_voided for effect in record.effects),
             names=tuple(names),
         )
 

@@ -96,6 +96,15 @@ class DjangoKeeper:
         self._raw = self._connection.connection
         return self._raw
 
+    def lend(self) -> Any:
+        """Return the driver's own connection inside the atomic block that is open."""
+        connection = self._connection
+        if not connection.in_atomic_block or connection.needs_rollback:
+            raise MisuseError(
+                f"The connection {self._alias!r} is in no atomic block that can be committed; enter one first."
+            )
+        return connection.connection
+
     def ask(self, text: str) -> tuple[Any, ...]:
         """Send a statement without parameters and return its only row."""
         with self._connection.cursor() as cursor:

@@ -47,6 +47,10 @@ class Keeper(Protocol):
         """Begin, unless one is open, and return the driver's own connection."""
         ...
 
+    def lend(self) -> Any:
+        """Return the driver's own connection inside the application's transaction, or raise `MisuseError`."""
+        ...
+
     def ask(self, text: str) -> tuple[Any, ...]:
         """Send a statement without parameters in the library's way and return its only row."""
         ...

@@ -33,6 +33,17 @@ def joined_async(library: Library, shared: transactions_async.Belongings) -> Asy
     return transactions_async.AsyncPostgresTransaction(shared, connection, connection)
 
 
+def lent(settings: Settings) -> Flow[tuple[Any, Any]]:
+    """Return the driver's own connection and its driver, inside the transaction that the application has open."""
+    yield from Keep(_require_postgres)
+    raw = yield from Keep(lambda keeper: keeper.lend())
+    driver = driver_of(raw, settings)
+    is_automatic = getattr(raw, "autocommit", None)
+    if driver.is_idle(raw) if is_automatic is None else is_automatic:
+        raise MisuseError("The connection commits every statement by itself; begin a transaction first.")
+    return raw, driver
+
+
 class _Unsendable(Exception):
     """A statement that was not sent, because its transaction is not the current one any more."""
 
@@ -234,12 +245,16 @@ def driver_of(raw: object, settings: Settings) -> Any:
 
 
 def _checked(keeper: Keeper) -> bool:
+    _require_postgres(keeper)
+    return keeper.is_open()
+
+
+def _require_postgres(keeper: Keeper) -> None:
     if keeper.dialect != "postgresql":
         raise MisuseError(
             f"The connection is on {keeper.dialect}, the store in PostgreSQL; hand in a connection to the store's own "
             "database."
         )
-    return keeper.is_open()
 
 
 def _refusal(error: Exception) -> Flow[Exception | None]:

@@ -71,6 +71,11 @@ class ConnectionKeeper:
         self._transaction = self._connection.begin()
         return driver_connection(self._connection)
 
+    def lend(self) -> Any:
+        """Return the driver's own connection, which a first statement puts into SQLAlchemy's transaction."""
+        self.ask("SELECT 1")
+        return driver_connection(self._connection)
+
     def ask(self, text: str) -> tuple[Any, ...]:
         """Send a statement without parameters and return its only row."""
         return tuple(self._connection.exec_driver_sql(text).one())
@@ -150,6 +155,11 @@ class SessionKeeper:
         self._transaction = session.get_transaction() or session.begin()
         self._connection = session.connection()
         return driver_connection(self._connection)
+
+    def lend(self) -> Any:
+        """Return the driver's own connection, which a first statement puts into the session's transaction."""
+        self.ask("SELECT 1")
+        return driver_connection(self._session.connection())
 
     def ask(self, text: str) -> tuple[Any, ...]:
         """Send a statement without parameters and return its only row."""

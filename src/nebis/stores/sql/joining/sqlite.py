@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from nebis.errors import MisuseError
-from nebis.flow import Flow
+from nebis.flow import Flow, drive
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
 from nebis.stores.sql.joining.keeper import AsyncHands, Hands, Keep, Keeper, Library, OnDriver, Standing
 from nebis.stores.sql.sqlite.connection import Connection
@@ -20,6 +20,14 @@ T = TypeVar("T")
 
 Join = Callable[[sqlite3.Connection], Connection]
 """Checks that our promise can be kept on a connection of the application, and makes one of ours of it."""
+
+
+def lent(join: Join, flow: Flow[T]) -> Flow[T]:
+    """Perform a store flow inside the transaction that the application has open."""
+    yield from Keep(_require_sqlite)
+    raw, on_thread = _driver_of((yield from Keep(lambda keeper: keeper.lend())))
+    answer: T = yield from OnDriver(lambda: on_thread(lambda: drive(flow, join(raw).perform)))
+    return answer
 
 
 class JoinedTransaction:
@@ -206,11 +214,15 @@ class _Lent:
 
 
 def _checked(keeper: Keeper) -> bool:
+    _require_sqlite(keeper)
+    return keeper.is_open()
+
+
+def _require_sqlite(keeper: Keeper) -> None:
     if keeper.dialect != "sqlite":
         raise MisuseError(
             f"The connection is on {keeper.dialect}, the store in SQLite; hand in a connection to the store's own file."
         )
-    return keeper.is_open()
 
 
 def _fresh(raw: sqlite3.Connection, *, was_open: bool) -> sqlite3.Connection:

@@ -45,6 +45,7 @@ def open_blocking(location: object, *, schema: str | None = None, **options: Any
         sessions=transactions,
         beat=access.direct_sessions,
         transaction=transactions.open,
+        lend=transactions.lend,
         listen=_listen(access, route),
     )
 
@@ -64,6 +65,7 @@ def open_async(location: object, *, schema: str | None = None, **options: Any) -
         sessions=transactions,
         beat=access.direct_sessions,
         transaction=transactions.open,
+        lend=transactions.lend,
         listen=_listen(access, route),
     )
 

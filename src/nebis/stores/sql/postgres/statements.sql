@@ -54,9 +54,9 @@ ORDER BY member.position
 ON CONFLICT (identity) DO NOTHING
 RETURNING record.identity, record.fence, record.created_at;
 
--- name: complete
+-- fragment: completable
 -- The lease is not asked: a late owner that nobody fenced holds the truth.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+clock AS MATERIALIZED (SELECT {now} AS now),
 held AS MATERIALIZED (
     SELECT member.*, record.is_awaited
     FROM unnest(
@@ -71,6 +71,8 @@ held AS MATERIALIZED (
         AND (record.rejection IS NULL OR member.outcome_kind = 'R')
     FOR NO KEY UPDATE OF record SKIP LOCKED
 )
+
+-- fragment: completing
 UPDATE nebis_record AS record
 SET state = 'C',
     is_dirty = FALSE,
@@ -94,6 +96,36 @@ WHERE record.identity = held.identity
 RETURNING
     record.identity,
     CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken;
+
+-- name: complete
+WITH {completable}
+{completing};
+
+-- name: complete_and_stage
+-- The outcome and what is to be published in one trip; nothing is staged unless the outcome is stored (I8).
+WITH {completable},
+completed AS (
+    {completing}
+),
+staged AS (
+    INSERT INTO nebis_outbox (
+        created_at, available_at, message_id, topic, content_type, ordering_key, headers, payload
+    )
+    SELECT
+        clock.now, COALESCE(message.available_at, clock.now), message.message_id, message.topic, message.content_type,
+        message.ordering_key, message.headers, message.payload
+    FROM completed
+    CROSS JOIN clock
+    CROSS JOIN unnest(
+        :message_id::text[], :topic::text[], :content_type::text[], :ordering_key::text[], :headers::text[],
+        :payload::bytea[], :available_at::bigint[]
+    ) WITH ORDINALITY AS message (
+        message_id, topic, content_type, ordering_key, headers, payload, available_at, position
+    )
+    ORDER BY message.position
+    ON CONFLICT (message_id) DO NOTHING
+)
+SELECT completed.identity, completed.woken FROM completed;
 
 -- name: renew
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
@@ -446,6 +478,18 @@ WHERE fingerprint_version / 256 = :number::integer;
 DELETE FROM nebis_meta
 WHERE value = :check_value::bytea
     AND name <> 'secret';
+
+-- name: note_worker
+INSERT INTO nebis_meta (name, value)
+SELECT 'worker-seen', convert_to(clock.now::text, 'UTF8')
+FROM (SELECT {now} AS now OFFSET 0) AS clock
+ON CONFLICT (name) DO UPDATE
+SET value = EXCLUDED.value;
+
+-- name: read_worker
+SELECT value
+FROM nebis_meta
+WHERE name = 'worker-seen';
 
 -- name: add_tally
 -- Sorted by their key, so that two processes that flush at once wait in one order.

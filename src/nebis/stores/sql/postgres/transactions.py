@@ -146,6 +146,13 @@ class TransactionTalk(Conversation):
         if not self._is_ours:
             yield from self._home.check(address)
 
+    def lend(self, flow: Flow[T]) -> Flow[T]:
+        """Answer a flow inside a transaction that is none of ours, and leave it as it is."""
+        self._is_inside = True
+        [[address]] = yield from self._say(Execute(self._statement("address")), Stage.INSIDE)
+        yield from self._home.check(address)
+        return (yield from self.hold(flow))
+
     def hold(self, flow: Flow[T]) -> Flow[T]:
         """Answer all that a flow asks, inside the transaction; what it leaves undecided is undone."""
         try:

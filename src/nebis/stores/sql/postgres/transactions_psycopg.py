@@ -58,6 +58,14 @@ def _control(connection: AnyConnection, ask: Ask[Any]) -> Ask[Any] | None:
             return ask
 
 
+def require_inside(connection: AnyConnection) -> None:
+    """Raise `MisuseError` unless a statement would be part of a transaction that the application ends."""
+    status = TransactionStatus.INTRANS if connection.closed else connection.info.transaction_status
+    begins_by_itself = status is TransactionStatus.IDLE and not connection.autocommit
+    if connection.closed or not (begins_by_itself or status is TransactionStatus.INTRANS):
+        raise MisuseError("The connection is in no transaction that could be committed; begin one first.")
+
+
 def _is_open(connection: AnyConnection) -> bool:
     if connection.closed:
         raise MisuseError("The connection is closed; hand in one that is open.")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nebis.errors import MisuseError
-from nebis.flow import Flow
+from nebis.flow import Ask, Flow, drive, drive_async
 from nebis.ports.store import AsyncSessions, AsyncTransaction, BlockingSessions, BlockingTransaction
 from nebis.stores.sql.joining import adapter_for
+from nebis.stores.sql.joining.keeper import OnDriver
 from nebis.stores.sql.joining.postgres import joined as joined_library
 from nebis.stores.sql.joining.postgres import joined_async as joined_library_async
+from nebis.stores.sql.joining.postgres import lent as lent_library
 from nebis.stores.sql.postgres import transactions_async, transactions_blocking
 from nebis.stores.sql.postgres.access import Route
 from nebis.stores.sql.postgres.async_sessions import AsyncSource, OwnAsyncConnections
 from nebis.stores.sql.postgres.blocking_sessions import BlockingSource, OwnConnections
 from nebis.stores.sql.postgres.location import Driver
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.postgres.transactions import Home
+from nebis.stores.sql.postgres.transactions import Elsewhere, Home, TransactionTalk
 from nebis.stores.sql.postgres.transactions_async import AsyncTransactionDriver
 
 if TYPE_CHECKING:
@@ -62,6 +65,31 @@ class BlockingTransactions:
         if library is None:
             raise _unknown(target, "psycopg.Connection, or a connection or session of SQLAlchemy or Django")
         return joined_library(library, self._shared)
+
+    def lend(self, target: object, flow: Flow[T]) -> T:
+        """Perform a store flow inside a transaction that the application began on this connection."""
+        if _driver_of(target) is Driver.PSYCOPG:
+            import psycopg  # noqa: PLC0415 - a driver is an extra.
+
+            if isinstance(target, psycopg.Connection):
+                from nebis.stores.sql.postgres.transactions_psycopg import require_inside  # noqa: PLC0415
+
+                require_inside(target)
+                driver = self._psycopg()
+                return self._lent(driver, flow, lambda ask: driver.perform(target, ask))
+        library = adapter_for(target)
+        if library is None:
+            raise _unknown(target, "psycopg.Connection, or a connection or session of SQLAlchemy or Django")
+        hands = library.hands()
+        raw, kept = hands.do(lent_library(self._settings))
+        return self._lent(kept, flow, lambda ask: hands.do(iter(OnDriver(lambda: kept.perform(raw, ask)))))
+
+    def _lent(self, driver: Any, flow: Flow[T], perform: Callable[[Ask[Any]], Any]) -> T:
+        talk = TransactionTalk(self._shared.home, self._settings, driver.describe, is_ours=False, is_open=True)
+        return drive(
+            talk.lend(flow),
+            lambda ask: self._sessions.run(iter(ask.query)) if isinstance(ask, Elsewhere) else perform(ask),
+        )
 
     def run(self, flow: Flow[T]) -> T:
         """Perform a store flow outside of any transaction of the application."""
@@ -112,6 +140,35 @@ class AsyncTransactions:
                 "psycopg.AsyncConnection, an asyncpg connection, or a connection or session of SQLAlchemy or Django",
             )
         return joined_library_async(library, self._shared)
+
+    async def lend(self, target: object, flow: Flow[T]) -> T:
+        """Perform a store flow inside a transaction that the application began on this connection."""
+        driver = self._driver_for(target)
+        if driver is not None:
+            if _driver_of(target) is Driver.PSYCOPG:
+                from nebis.stores.sql.postgres.transactions_psycopg import require_inside  # noqa: PLC0415
+
+                require_inside(cast("Any", target))
+            elif driver.is_idle(target):
+                raise MisuseError("The connection is in no transaction; begin one first.")
+            return await self._lent(driver, flow, lambda ask: driver.perform(target, ask))
+        library = adapter_for(target)
+        if library is None:
+            raise _unknown(
+                target,
+                "psycopg.AsyncConnection, an asyncpg connection, or a connection or session of SQLAlchemy or Django",
+            )
+        hands = library.async_hands()
+        raw, kept = await hands.do(lent_library(self._settings))
+        return await self._lent(kept, flow, lambda ask: hands.do(iter(OnDriver(lambda: kept.perform(raw, ask)))))
+
+    async def _lent(self, driver: Any, flow: Flow[T], perform: Callable[[Ask[Any]], Awaitable[Any]]) -> T:
+        talk = TransactionTalk(self._shared.home, self._settings, driver.describe, is_ours=False, is_open=True)
+
+        async def performed(ask: Ask[Any]) -> Any:
+            return await (self._sessions.run(iter(ask.query)) if isinstance(ask, Elsewhere) else perform(ask))
+
+        return await drive_async(talk.lend(flow), performed)
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a store flow outside of any transaction of the application."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 from nebis.errors import MisuseError
+from nebis.flow import Flow, drive
 from nebis.ports.store import (
     AsyncBackend,
     AsyncTransaction,
@@ -15,13 +16,21 @@ from nebis.ports.store import (
 )
 from nebis.stores.sql.dialect import sqlite_dialect
 from nebis.stores.sql.joining import adapter_for
-from nebis.stores.sql.joining.sqlite import AsyncJoinedTransaction, JoinedTransaction
-from nebis.stores.sql.sqlite.connection import Connection, join_connection
+from nebis.stores.sql.joining.sqlite import AsyncJoinedTransaction, JoinedTransaction, lent
+from nebis.stores.sql.sqlite.connection import Connection, join_connection, lend_connection
 from nebis.stores.sql.sqlite.journal import Journal, chosen_journal
 from nebis.stores.sql.sqlite.location import DatabaseFile, check_location, path_of
 from nebis.stores.sql.sqlite.sessions import AsyncSqliteSessions, SqliteSessions
-from nebis.stores.sql.sqlite.transactions import AsyncSqliteTransaction, JoinedPlace, OwnPlace, SqliteTransaction
+from nebis.stores.sql.sqlite.transactions import (
+    AsyncSqliteTransaction,
+    JoinedPlace,
+    OwnPlace,
+    SqliteTransaction,
+    ThreadConnection,
+)
 from nebis.stores.sql.verbs import SqlStore
+
+T = TypeVar("T")
 
 BUSY_SECONDS = 5.0
 """How long a write waits for other processes. Shorter refuses under bursts, longer outlives a client's patience."""
@@ -59,6 +68,25 @@ class Opened:
             raise MisuseError("Under asyncio a SQLite transaction runs on the store's connection; hand in none.")
         return AsyncJoinedTransaction(library, self._joined)
 
+    def lend(self, target: object, flow: Flow[T]) -> T:
+        """Perform a store flow inside a transaction that the application began on this connection."""
+        library = adapter_for(target)
+        if library is not None:
+            return library.hands().do(lent(self._lent, flow))
+        return drive(flow, self._lent(target).perform)
+
+    async def async_lend(self, target: object, flow: Flow[T]) -> T:
+        """Do the same under asyncio, where a connection of SQLite lives on a thread."""
+        if isinstance(target, ThreadConnection):
+            return await target.run(lambda raw: drive(flow, self._lent(raw).perform))
+        library = adapter_for(target)
+        if library is None:
+            raise MisuseError("Under asyncio hand in the connection of a transaction of ours, or one of SQLAlchemy.")
+        return await library.async_hands().do(lent(self._lent, flow))
+
+    def _lent(self, raw: object) -> Connection:
+        return lend_connection(raw, self._file, self._busy_seconds)
+
     def _own_transaction(self) -> SqliteTransaction:
         return SqliteTransaction(OwnPlace(self._idle, self.sessions))
 
@@ -78,7 +106,11 @@ def open_blocking(url: str, *, journal: JournalWish = "wal", busy_seconds: float
     """Open `sqlite:///relative` or `sqlite:////absolute`; raise `ConfigError` where no database can be kept safely."""
     opened = Opened(url, journal, busy_seconds)
     return BlockingBackend(
-        store=opened.store, sessions=opened.shared_sessions(), beat=opened.sessions, transaction=opened.transaction
+        store=opened.store,
+        sessions=opened.shared_sessions(),
+        beat=opened.sessions,
+        transaction=opened.transaction,
+        lend=opened.lend,
     )
 
 
@@ -90,6 +122,7 @@ def open_async(url: str, *, journal: JournalWish = "wal", busy_seconds: float = 
         sessions=AsyncSqliteSessions(opened.shared_sessions()),
         beat=opened.sessions,
         transaction=opened.async_transaction,
+        lend=opened.async_lend,
     )
 
 

@@ -137,16 +137,33 @@ def join_connection(raw: object, file: DatabaseFile, journal: Journal, busy_seco
         raise MisuseError(f"{type(raw).__name__} is no sqlite3.Connection; hand in one that is open on {file.path}.")
     if raw.in_transaction:
         raise MisuseError("The connection is already in a transaction; commit or roll back before you hand it in.")
-    if raw.text_factory is not str:
-        raise MisuseError("The connection has a text_factory of its own; hand in one that reads text as str.")
     try:
-        places = {name: place for _, name, place in raw.cursor().execute("PRAGMA database_list")}
-        if not file.is_at(places["main"]):
-            raise MisuseError(f"The connection is open on another file; hand in one that is open on {file.path}.")
+        _require_file(raw, file)
         _make_durable(raw, journal)
     except sqlite3.Error as error:
         raise failure_of(error, in_commit=False) from error
     return Connection(raw, file, busy_seconds)
+
+
+def lend_connection(raw: object, file: DatabaseFile, busy_seconds: float) -> Connection:
+    """Use the application's own connection inside its transaction; how durable that is stays its affair."""
+    if not isinstance(raw, sqlite3.Connection):
+        raise MisuseError(f"{type(raw).__name__} is no sqlite3.Connection; hand in one that is open on {file.path}.")
+    if not raw.in_transaction and raw.isolation_level is None:
+        raise MisuseError("The connection is in no transaction that could be committed; begin one first.")
+    try:
+        _require_file(raw, file)
+    except sqlite3.Error as error:
+        raise failure_of(error, in_commit=False) from error
+    return Connection(raw, file, busy_seconds)
+
+
+def _require_file(raw: sqlite3.Connection, file: DatabaseFile) -> None:
+    if raw.text_factory is not str:
+        raise MisuseError("The connection has a text_factory of its own; hand in one that reads text as str.")
+    places = {name: place for _, name, place in raw.cursor().execute("PRAGMA database_list")}
+    if not file.is_at(places["main"]):
+        raise MisuseError(f"The connection is open on another file; hand in one that is open on {file.path}.")
 
 
 def _bindable(values: Mapping[str, object]) -> dict[str, Any]:

@@ -289,6 +289,17 @@ DELETE FROM nebis_meta
 WHERE value = :check_value
     AND name <> 'secret';
 
+-- name: note_worker
+INSERT INTO nebis_meta (name, value)
+VALUES ('worker-seen', CAST(CAST({now} AS TEXT) AS BLOB))
+ON CONFLICT (name) DO UPDATE
+SET value = excluded.value;
+
+-- name: read_worker
+SELECT value
+FROM nebis_meta
+WHERE name = 'worker-seen';
+
 -- name: add_tally
 INSERT INTO nebis_counter (name, operation, value)
 VALUES (:name, :operation, :value)

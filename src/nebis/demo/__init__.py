@@ -1,1 +1,0 @@
-"""One protected endpoint to play with: `make demo`."""

@@ -1,0 +1,1 @@
+"""Ways to publish a message, one module for each kind of receiver."""

@@ -1,0 +1,1 @@
+"""Ways to receive messages, one module for each kind of broker."""

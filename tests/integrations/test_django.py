@@ -1,0 +1,53 @@
+"""Django's plain views under waitress."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from nebis import Nebis
+from nebis.integrations.django.views import idempotent, operation_status
+from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
+from tests.integrations.django_project import response, wsgi_serving
+
+
+def urls(nebis: Nebis, scenarios: Scenarios) -> list[Any]:
+    def tenant(request: HttpRequest) -> str | None:
+        try:
+            return scenarios.tenant(request.headers.get("Authorization"))
+        except Denied as denied:
+            if denied.status == 403:
+                raise PermissionDenied from denied
+            return None
+
+    def view(route: Route) -> Any:
+        @csrf_exempt  # type: ignore[untyped-decorator]  # Django ships no types.
+        @require_POST  # type: ignore[untyped-decorator]  # Django ships no types.
+        @idempotent(nebis, route.name, effects=route.effects, tenant=route.tenant or tenant, **route.choices(scenarios))
+        def act(request: HttpRequest) -> HttpResponse:
+            command = json.loads(request.body) if request.content_type == "application/json" else None
+            try:
+                return response(scenarios.act(command))
+            except Disguised as disguised:
+                if disguised.status == 403:
+                    raise PermissionDenied from disguised
+                return HttpResponse(status=disguised.status)
+
+        return act
+
+    status = operation_status(nebis, tenant=tenant)
+    return [*(path(route.path[1:], view(route)) for route in ROUTES), path("operations/<str:id>", status)]
+
+
+@pytest.fixture(scope="module")
+def service(store_url: str) -> Iterator[Service]:
+    scenarios, nebis = Scenarios(), Nebis(store_url)
+    with wsgi_serving(urls(nebis, scenarios), nebis) as address:
+        yield Service(address=address, scenarios=scenarios)
