@@ -43,7 +43,29 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
     ),
     "TokenInvalid": (
         errors.TokenInvalid(),
-        "The token is not one that was issued for this; ask its sender for the genuine one.",
+        "The token is not one that was issued for this; ask whoever issues them for a genuine one.",
+    ),
+    "TokenExpired": (
+        errors.TokenExpired(),
+        "The token has expired and nothing was begun with it; ask for a new one.",
+    ),
+    "DeadlineMalformed": (
+        errors.DeadlineMalformed("Request-Deadline"),
+        "Request-Deadline is not a deadline that this service understands; correct it, or leave it out.",
+    ),
+    "DeadlinePassed": (
+        errors.DeadlinePassed("pay"),
+        (
+            "The deadline of this request of 'pay' has passed, so that nothing new is begun for it; "
+            "ask again with the same key and a later deadline."
+        ),
+    ),
+    "TooFast": (
+        errors.TooFast("pay", retry_after_seconds=2.5),
+        (
+            "There were too many new requests of 'pay'; nothing was recorded. "
+            "Send this one again, with the same key, in 2.5 s."
+        ),
     ),
     "OperationUnknown": (
         errors.OperationUnknown(),
@@ -55,6 +77,25 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
             "This key was used before with a different command for 'pay'; nothing was run. "
             "Send the original command, or a new key for a new request."
         ),
+    ),
+    "NaturalKeyReused": (
+        errors.NaturalKeyReused("pay"),
+        (
+            "What this request would make with 'pay' exists already and was asked for with a different command; "
+            "nothing was run. Send the original command, or another reference for a new request."
+        ),
+    ),
+    "PreconditionMalformed": (
+        errors.PreconditionMalformed(),
+        'If-Match is malformed; send the ETag as it was received, such as "7", a list of them, or *.',
+    ),
+    "PreconditionFailed": (
+        errors.PreconditionFailed(),
+        "It was changed since it was read; nothing was done. Read it again, and decide anew.",
+    ),
+    "PreconditionRequired": (
+        errors.PreconditionRequired(),
+        "This request needs If-Match; read the resource, and send the ETag that it had.",
     ),
     "KeyExpired": (
         errors.KeyExpired("pay"),
@@ -130,6 +171,10 @@ MESSAGES: dict[str, tuple[NebisError, str]] = {
     "Retryable": (
         errors.Retryable("busy"),
         "Nothing happened (busy); try again with the same key.",
+    ),
+    "OriginalUnsettled": (
+        errors.OriginalUnsettled(ID),
+        "Nothing happened (the request that this one repeats has no answer yet); try again with the same key.",
     ),
     "SchemaMismatch": (
         errors.SchemaMismatch("run nebis migrate"),

@@ -6,7 +6,7 @@ import httpx2
 from pydantic import BaseModel
 
 from examples.payments.settings import GATEWAY
-from nebis import Rejected, Retryable, Sticky, days
+from nebis import EffectTimedOut, Rejected, Retryable, Sticky, days
 
 REMEMBERS = Sticky(days(1))
 """The gateway answers a key that it has seen with what it said first, yes or no: asking again is always safe."""
@@ -58,10 +58,12 @@ async def _post(path: str, body: dict[str, Any], key: str, timeout_seconds: floa
     try:
         answer = await client.post(path, json=body, headers={"Idempotency-Key": key}, timeout=timeout_seconds)
     except httpx2.ConnectError as error:
-        # There was no connection, so the request never left: nothing happened, and nothing is in doubt.
+        # There was no connection, so the request never left: nothing happened.
         raise Retryable("the card gateway cannot be reached") from error
-    # Any other failure of the connection is raised on as it is. The money may have moved, and the next attempt asks
-    # again under the same key.
+    except httpx2.TransportError as error:
+        # The request left and no answer came: the money may have moved. The effect stays open, the caller is told to
+        # come back, and whoever comes next asks again under the same key.
+        raise EffectTimedOut(path, timeout_seconds) from error
     if answer.status_code == 503:
         raise Retryable("the card gateway is unavailable")
     if 400 <= answer.status_code < 500:

@@ -7,15 +7,12 @@ would publish them, and everything below would stay as it is: a message may come
 from typing import Any
 
 from examples.payments.database import run
-from examples.payments.operations import Posted
+from examples.payments.ledger import Posted
 from examples.payments.settings import AT_ONCE, nebis
-from nebis import AsyncAttempt, Local, Retryable
+from nebis import AsyncAttempt, Local, Retryable, seconds
 from nebis.delivery import Delivery, Incoming, Later
-from nebis.flows.relay import RelayPolicy
+from nebis.messaging import AsyncRelay, Message, RelayPolicy
 from nebis.messaging.publishers.function import FunctionPublisher
-from nebis.messaging.relay import AsyncRelay
-from nebis.policy import seconds
-from nebis.ports.messages import Message
 
 
 @nebis.consumer("receipts", effects=Local, **AT_ONCE)

@@ -6,12 +6,13 @@ from pydantic import BaseModel, Field, model_validator
 
 from examples.payments import bank
 from examples.payments.database import run
+from examples.payments.ledger import Posted, post
 from examples.payments.settings import AT_ONCE, PATIENCE, nebis
 from nebis import AsyncAttempt, Declared, Local, Rejected, Undo
 from nebis.transaction import AsyncTransaction
 
 Cents = Annotated[int, Field(gt=0, le=100_000_000_000, strict=True)]
-Text = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Currency = Literal["USD", "EUR", "INR"]
 
 
@@ -90,34 +91,6 @@ async def book_payment(tx: AsyncTransaction, attempt: AsyncAttempt, payment: Pay
         invoice_id=payment.invoice_id,
     )
     await post(tx, attempt, "payment.created", posted)
-
-
-class Posted(BaseModel):
-    """A transaction of the ledger, as those who follow it are told."""
-
-    tenant: str
-    transaction_id: str
-    amounts: dict[str, int]
-    invoice_id: str = ""
-
-
-async def post(tx: AsyncTransaction, attempt: AsyncAttempt, topic: str, posted: Posted) -> None:
-    """Book one transaction of the ledger, whose entries sum to zero, and stage the message about it."""
-    assert sum(posted.amounts.values()) == 0
-    for account, amount_cents in sorted(posted.amounts.items()):
-        await run(
-            tx.connection,
-            """
-            INSERT INTO shop_ledger (transaction_id, account, tenant, amount_cents, created_at)
-            VALUES (:transaction_id, :account, :tenant, :amount_cents, :created_at)
-            """,
-            transaction_id=posted.transaction_id,
-            account=account,
-            tenant=posted.tenant,
-            amount_cents=amount_cents,
-            created_at=attempt.time.isoformat(),
-        )
-    tx.stage(topic, posted.model_dump(), ordering_key=posted.transaction_id)
 
 
 class CreateRefund(BaseModel):

@@ -9,6 +9,7 @@ from nebis.core.fingerprint import FingerprintRule, FingerprintVersions
 from nebis.core.identity import PerAccount, PerOperation, PerResourceType
 from nebis.core.token import verify_token
 from nebis.core.verbs import ExpiredPolicy
+from nebis.deadline import Deadline
 from nebis.delivery import Delivery, Done, Incoming, Later, Parked, ParkReason
 from nebis.effects import Fenced, Query, Queryable, Sticky, SuccessOnly, Undo, Unrecoverable
 from nebis.errors import (
@@ -16,6 +17,8 @@ from nebis.errors import (
     BodyTooLarge,
     ClaimLost,
     ConfigError,
+    DeadlineMalformed,
+    DeadlinePassed,
     EffectInDoubt,
     EffectTimedOut,
     Final,
@@ -28,12 +31,17 @@ from nebis.errors import (
     KeyRepeated,
     KeyReused,
     MisuseError,
+    NaturalKeyReused,
     NebisError,
     NotConfirmed,
     NotYet,
     OperationUnknown,
+    OriginalUnsettled,
     OutcomeUnknown,
     Overloaded,
+    PreconditionFailed,
+    PreconditionMalformed,
+    PreconditionRequired,
     RecordCorrupt,
     Rejected,
     RequestError,
@@ -44,13 +52,16 @@ from nebis.errors import (
     StoreError,
     StoreUnavailable,
     TenantMissing,
+    TokenExpired,
     TokenInvalid,
+    TooFast,
     WriteInDoubt,
 )
 from nebis.flows.request import Disposition
 from nebis.keys import derived_key, uuid4_key, uuid7_key, weaknesses
 from nebis.policy import Declared, Local, Opaque, Policy, Reject, Wait, days, hours, minutes, seconds
 from nebis.sync import Attempt, Nebis, Operation
+from nebis.velocity import Limit, Quota
 
 __all__ = [
     "AsyncAttempt",
@@ -63,6 +74,9 @@ __all__ = [
     "ClaimLost",
     "ConfigError",
     "Consumer",
+    "Deadline",
+    "DeadlineMalformed",
+    "DeadlinePassed",
     "Declared",
     "Delivery",
     "Disposition",
@@ -85,8 +99,10 @@ __all__ = [
     "KeyRepeated",
     "KeyReused",
     "Later",
+    "Limit",
     "Local",
     "MisuseError",
+    "NaturalKeyReused",
     "Nebis",
     "NebisError",
     "NotConfirmed",
@@ -94,6 +110,7 @@ __all__ = [
     "Opaque",
     "Operation",
     "OperationUnknown",
+    "OriginalUnsettled",
     "OutcomeUnknown",
     "Overloaded",
     "ParkReason",
@@ -102,8 +119,12 @@ __all__ = [
     "PerOperation",
     "PerResourceType",
     "Policy",
+    "PreconditionFailed",
+    "PreconditionMalformed",
+    "PreconditionRequired",
     "Query",
     "Queryable",
+    "Quota",
     "RecordCorrupt",
     "Reject",
     "Rejected",
@@ -117,7 +138,9 @@ __all__ = [
     "StoreUnavailable",
     "SuccessOnly",
     "TenantMissing",
+    "TokenExpired",
     "TokenInvalid",
+    "TooFast",
     "Undo",
     "Unrecoverable",
     "Wait",

@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
+from uuid import UUID
 
-from nebis.answering import Execution, answered
+from nebis.answering import Execution, answered, original
 from nebis.catalogue import Catalogue
 from nebis.consuming import ATTEMPTS_LIMIT, AsyncConsumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record, RecordId
 from nebis.core.secret import Purpose, Secrets
+from nebis.deadline import Deadline
 from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
 from nebis.delivery import Incoming
 from nebis.effects import Query, Recall, Undo
@@ -31,7 +33,7 @@ from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
 from nebis.flows.undo import conclude
-from nebis.planning import plan_effect, plan_step, require_name
+from nebis.planning import plan_effect, plan_step
 from nebis.policy import GRACE, microseconds
 from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
@@ -48,12 +50,11 @@ R = TypeVar("R")
 class AsyncAttempt(AttemptView):
     """One try at running an operation, in the hands of its handler."""
 
-    __slots__ = ("_request", "_turn")
+    __slots__ = ("_turn",)
 
     def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
-        super().__init__(record)
+        super().__init__(record, request)
         self._turn = turn
-        self._request = request
 
     @property
     def lost(self) -> bool:
@@ -80,10 +81,10 @@ class AsyncAttempt(AttemptView):
         """Call a downstream once for this record, whatever happens to the attempts; return its result.
 
         The intent and a derived key are stored before the call, the result after it; a later attempt gets that result
-        without calling. The call gets `idempotency_key=` (and `fence=`, `timeout_seconds=`) where it takes them. Its
-        result goes through the type that it is annotated with, or `returns`. `Rejected` raised by the call is stored
-        and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer that is
-        not there in time, leaves the effect open: the next attempt asks again where its class allows.
+        without calling. The call gets `idempotency_key=` (and `fence=`, `timeout_seconds=`, `deadline=`) where it takes
+        them. Its result goes through the type that it is annotated with, or `returns`. `Rejected` raised by the call is
+        stored and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer that
+        is not there in time, leaves the effect open: the next attempt asks again where its class allows.
         """
         assert self._turn.ledger is not None
         if self._turn.transaction is not None:
@@ -117,13 +118,14 @@ class AsyncAttempt(AttemptView):
         flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
         return planned.decode(await self._turn.detached(flow))
 
-    def token(self, name: str) -> str:
-        """Return a signed token for one effect of this record, for a downstream that accepts each one once.
+    async def original(self, operation_id: str | UUID) -> Any:
+        """Return what the operation of that id was answered, where this request repeats it under a fresh key.
 
-        The downstream checks it with `nebis.verify_token`, under the same name.
+        For a handler that finds a unique row of its own made already. None: nothing is kept, answer from the row.
+        Raises `NaturalKeyReused` if that one was asked for something else, `OriginalUnsettled` if it still runs.
         """
-        require_name(name)
-        return self._request.sign_token(self.record.record_id, name)
+        found = await self._turn.find_by_id(RecordId(UUID(str(operation_id))))
+        return original(self._request, self.record, found)
 
     async def extend_retention(self, span: timedelta) -> None:
         """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
@@ -152,17 +154,22 @@ class AsyncOperation(Generic[C, R]):
         """Return the name under which records of this operation are stored."""
         return self.declaration.name
 
-    async def __call__(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> R:
+    async def __call__(
+        self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
+    ) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        return (await self.execute(key=key, tenant=tenant, command=command, connection=connection)).result
+        given: Any = {"connection": connection, "deadline": deadline}
+        return (await self.execute(key=key, tenant=tenant, command=command, **given)).result
 
-    async def execute(self, *, key: str, tenant: str, command: C, connection: object | None = None) -> Execution[R]:
+    async def execute(
+        self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
+    ) -> Execution[R]:
         """Do as a call does, and also say whether the result is a replay and under which id it is known.
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
         """
         world, secrets = await self._nebis.opened()
-        request = self.declaration.call(secrets, key=key, tenant=tenant, command=command)
+        request = self.declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
         handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
             ending = await world.run(execute_single(request), handle, single=Single(connection))
@@ -402,7 +409,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             ),
         )
         await drive_async(recovery.once(report), functools.partial(perform_async, world))
-        for consumer in self.consumers.values():
+        for consumer in list(self.consumers.values()):
             report.redriven += await consumer.redrive_due(recovery.may_go_on)
         return report
 

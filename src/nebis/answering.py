@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar, assert_never
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
 from nebis.core.envelope import unseal
-from nebis.core.record import OutcomeKind
+from nebis.core.fingerprint import Fingerprint, matches
+from nebis.core.record import Outcome, OutcomeKind, Record, State
 from nebis.core.rejection import decode_rejection
 from nebis.declaration import Declaration
 from nebis.errors import (
@@ -15,13 +16,15 @@ from nebis.errors import (
     InFlight,
     KeyExpired,
     KeyReused,
+    NaturalKeyReused,
     NebisError,
     NotConfirmed,
+    OriginalUnsettled,
     OutcomeUnknown,
     ResultUnstorable,
     StoreUnavailable,
 )
-from nebis.flows.request import Ending, Failed, Finished, Vanished
+from nebis.flows.request import Ending, Failed, Finished, Request, Vanished
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -98,6 +101,29 @@ def _finished(declaration: Declaration[C, R], ending: Finished) -> Execution[R]:
             raise OutcomeUnknown(declaration.name, str(ending.record_id))
         case _:
             assert_never(ending.outcome.kind)
+
+
+def original(request: Request, record: Record, found: Record | None) -> Any:
+    """Return what an earlier request was answered that this one repeats under a fresh key; None if nothing is kept.
+
+    Raises `NaturalKeyReused` if it asked for something else, `OriginalUnsettled` if it has no answer yet.
+    """
+    # An earlier attempt of this very record may have left the row that its successor runs into.
+    if found is None or found.record_id == record.record_id:
+        return None
+    if (found.tenant, found.operation) != (record.tenant, record.operation):
+        return None
+    fingerprints = dict(request.claim(record.record_id, record.nonce).fingerprints)
+    ours = fingerprints.get(found.fingerprint_version)
+    if ours is None:
+        return None  # Made under a rule or a secret that this process does not know: never guessed (F104).
+    if not matches(Fingerprint(ours), Fingerprint(found.fingerprint)):
+        raise NaturalKeyReused(record.operation)
+    if found.state in (State.IN_PROGRESS, State.IN_DOUBT):
+        raise OriginalUnsettled(str(found.record_id))
+    if found.outcome_kind is None or found.outcome is None:
+        return None
+    return request.reveal(Outcome(kind=found.outcome_kind, body=found.outcome))
 
 
 def failure(ending: Failed) -> Exception:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from nebis.consuming.intake import Dedup, Intake, declare_consumer
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
+from nebis.core.issued import RANDOM_BYTES, issue_key
 from nebis.core.record import EffectsMode
 from nebis.core.secret import Keyring, Secrets
 from nebis.declaration import Declaration, PolicyOptions, declare
 from nebis.effects import Query, Undo
-from nebis.errors import ConfigError
+from nebis.errors import BodyRefused, ConfigError
 from nebis.flow import Flow
 from nebis.flows.request import Disposition
 from nebis.flows.start import start
 from nebis.ports.observer import Observer
 from nebis.ports.store import Store
-from nebis.subject import Subject
+from nebis.subject import Subject, checked_tenant
 
 
 class Named(Protocol):
@@ -145,6 +148,25 @@ class Catalogue(Generic[O]):
         """Register an endpoint, under a name that nothing else has."""
         self._require_free(subject.name)
         self.endpoints[subject.name] = subject
+
+    def issue(self, secrets: Secrets, *, operation: str, tenant: str, lifetime: timedelta) -> tuple[str, int]:
+        """Issue a key to a tenant for one operation; return it and when it expires, in seconds since 1970.
+
+        Raises `BodyRefused` for an operation that is not declared here, or does not ask for such keys.
+        """
+        known = self.operations.get(operation)
+        subject = self.endpoints.get(operation) if known is None else getattr(known, "declaration", None)
+        if subject is None or not subject.policy.issued_keys:
+            raise BodyRefused("it names no operation that takes tokens")
+        expires_at_seconds = int(time.time() + lifetime.total_seconds())
+        token = issue_key(
+            secrets.keyring.newest,
+            tenant=checked_tenant(tenant),
+            operation=operation,
+            expires_at_seconds=expires_at_seconds,
+            random=os.urandom(RANDOM_BYTES),
+        )
+        return token, expires_at_seconds
 
     def _require_free(self, name: str) -> None:
         if name in self.operations or name in self.endpoints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -15,20 +15,22 @@ from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import PerOperation, Scope
 from nebis.core.plain import unknown_fields
-from nebis.core.record import Effect, EffectsMode, Record, RecordId, Resource
-from nebis.core.rejection import encode_rejection
+from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, RecordId, Resource
+from nebis.core.rejection import decode_rejection, encode_rejection
 from nebis.core.secret import Secrets
 from nebis.core.verbs import ExpiredPolicy
+from nebis.deadline import Deadline
 from nebis.effects import Query, Undo
 from nebis.errors import BodyRefused, BodyTooLarge, ConfigError, MisuseError, RecordCorrupt, ResultUnstorable
 from nebis.flow import Flow
 from nebis.flows.plan import EffectPlan
 from nebis.flows.reconcile import Inquiry
 from nebis.flows.request import Disposition, Request, classify
-from nebis.planning import faults_of_remedies, found_codec, plan_undo, sealed
+from nebis.planning import faults_of_remedies, found_codec, plan_undo, require_name, sealed
 from nebis.policy import EFFECTS_HELP, Policy, Reject, Wait
 from nebis.ports.inbox import Inbox
 from nebis.subject import Subject, is_storable
+from nebis.velocity import Limit, Quota
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -57,6 +59,9 @@ class PolicyOptions(TypedDict, total=False):
     command_limit_bytes: int
     result_limit_bytes: int
     shortest_key: int
+    issued_keys: bool
+    velocity: Sequence[Limit]
+    quota: Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +78,14 @@ class Declaration(Subject, Generic[C, R]):
     attempts_limit: int | None = None
     """After so many attempts a worker leaves a record to whoever sends its command in again."""
 
-    def call(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
+    def call(
+        self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None
+    ) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
+        request = self._request(secrets, key=key, tenant=tenant, command=command)
+        return self.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)
+
+    def _request(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
         return self._with_undos(
             self.request(
                 secrets,
@@ -97,13 +108,14 @@ class Declaration(Subject, Generic[C, R]):
             raise RecordCorrupt("its command was not stored")
         body = unseal(record.command, limit_bytes=max(self.policy.command_limit_bytes, 1024 * 1024))
         command = self.command_codec.decode(body)
-        request = self.call(secrets, key=record.key, tenant=record.tenant, command=command)
+        request = self._request(secrets, key=record.key, tenant=record.tenant, command=command)
         fingerprints = dict(request.claim(record.record_id, record.nonce).fingerprints)
         if fingerprints.get(record.fingerprint_version) != record.fingerprint:
             raise RecordCorrupt("its command is not the one that was claimed, as far as this code can tell")
         return request, command
 
     def _with_undos(self, request: Request) -> Request:
+        request = replace(request, reveal=self.reveal)
         if not self.undos:
             return request
 
@@ -142,6 +154,15 @@ class Declaration(Subject, Generic[C, R]):
         if len(body) > self.policy.result_limit_bytes:
             raise ResultUnstorable(f"it has {len(body)} bytes, {self.policy.result_limit_bytes} are allowed")
         return seal(body)
+
+    def reveal(self, outcome: Outcome) -> R | None:
+        """Read a stored result back, or raise the rejection that was stored; None if nothing was kept."""
+        if outcome.kind not in (OutcomeKind.SUCCEEDED, OutcomeKind.REJECTED):
+            return None
+        body = unseal(outcome.body, limit_bytes=max(self.policy.result_limit_bytes, 1024 * 1024))
+        if outcome.kind is OutcomeKind.REJECTED:
+            raise decode_rejection(body)
+        return self.result_codec.decode_result(body)
 
 
 def declare(
@@ -234,10 +255,11 @@ def checked_resource(type: str, id: str) -> Resource:  # noqa: A002 - the words 
 class AttemptView:
     """What a handler may know of its own attempt. The same on every attempt of a record, but for number and fence."""
 
-    __slots__ = ("record",)
+    __slots__ = ("_request", "record")
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, request: Request) -> None:
         self.record = record
+        self._request = request
 
     @property
     def operation_id(self) -> str:
@@ -263,6 +285,19 @@ class AttemptView:
     def time(self) -> datetime:
         """Return when the first attempt claimed, on the store's clock."""
         return datetime.fromtimestamp(self.record.created_at / 1_000_000, UTC)
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """Return until when anybody waits; after it no effect or step begins, a transaction still does."""
+        return self._request.deadline
+
+    def token(self, name: str) -> str:
+        """Return a signed token for one effect of this record, for a downstream that accepts each one once.
+
+        The downstream checks it with `nebis.verify_token`, under the same name.
+        """
+        require_name(name)
+        return self._request.sign_token(self.record.record_id, name)
 
     def new_id(self, name: str) -> UUID:
         """Return an id that every attempt of this record makes alike; another name makes another id."""

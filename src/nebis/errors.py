@@ -9,9 +9,17 @@ NebisError
 │   ├── BodyRefused         400
 │   ├── TenantMissing       401
 │   ├── TokenInvalid        400
+│   ├── TokenExpired        410
+│   ├── DeadlineMalformed   400
+│   ├── DeadlinePassed      504
+│   ├── TooFast             429
 │   ├── OperationUnknown    404
+│   ├── PreconditionMalformed 400
+│   ├── PreconditionFailed  412
 │   ├── BodyTooLarge        413
 │   ├── KeyReused           422
+│   ├── NaturalKeyReused    422
+│   ├── PreconditionRequired 428
 │   └── KeyExpired          410
 ├── NotYet                  try again later, with the same key
 │   ├── InFlight            409
@@ -29,6 +37,7 @@ NebisError
 │   ├── ResultUnstorable    the work was done, its result could not be kept
 │   └── ResourceGone        what the operation made is no longer there to be shown
 ├── Retryable               raised by a handler: nothing happened, run me again
+│   └── OriginalUnsettled   409, what this request repeats has no answer yet
 ├── MisuseError             fix the calling code
 ├── StoreError              page someone
 │   ├── SchemaMismatch
@@ -137,12 +146,58 @@ class TenantMissing(RequestError):
 
 
 class TokenInvalid(RequestError):
-    """A one-time token that was not issued for this effect, or not by anybody who may."""
+    """A token that was not issued for this effect or operation, or to somebody else, or not by anybody who may."""
 
     code = "token-invalid"
 
     def __init__(self) -> None:
-        super().__init__("The token is not one that was issued for this; ask its sender for the genuine one.")
+        super().__init__("The token is not one that was issued for this; ask whoever issues them for a genuine one.")
+
+
+class TokenExpired(RequestError):
+    """A genuine token whose time was over before it began anything."""
+
+    code = "token-expired"
+
+    def __init__(self) -> None:
+        super().__init__("The token has expired and nothing was begun with it; ask for a new one.")
+
+
+class DeadlineMalformed(RequestError):
+    """A deadline that nobody can read, so that nobody knows whether it has passed."""
+
+    code = "deadline-malformed"
+
+    def __init__(self, header: str) -> None:
+        self.header = header
+        super().__init__(f"{header} is not a deadline that this service understands; correct it, or leave it out.")
+
+
+class DeadlinePassed(RequestError):
+    """A request that came, or an effect that would begin, after nobody waits for it any more."""
+
+    code = "deadline-passed"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(
+            f"The deadline of this request of {operation!r} has passed, so that nothing new is begun for it; "
+            "ask again with the same key and a later deadline."
+        )
+
+
+class TooFast(RequestError):
+    """A fresh key above a limit of its tenant, or of something that its command names."""
+
+    code = "too-fast"
+
+    def __init__(self, operation: str, *, retry_after_seconds: float) -> None:
+        self.operation = operation
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(
+            f"There were too many new requests of {operation!r}; nothing was recorded. "
+            f"Send this one again, with the same key, in {retry_after_seconds:.1f} s."
+        )
 
 
 class OperationUnknown(RequestError):
@@ -165,6 +220,46 @@ class KeyReused(RequestError):
             f"This key was used before with a different command for {operation!r}; "
             "nothing was run. Send the original command, or a new key for a new request."
         )
+
+
+class NaturalKeyReused(RequestError):
+    """A fresh key for something that exists already, and that was asked for differently."""
+
+    code = "natural-key-reused"
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(
+            f"What this request would make with {operation!r} exists already and was asked for with a different "
+            "command; nothing was run. Send the original command, or another reference for a new request."
+        )
+
+
+class PreconditionMalformed(RequestError):
+    """An `If-Match` that is no list of entity tags."""
+
+    code = "precondition-malformed"
+
+    def __init__(self) -> None:
+        super().__init__('If-Match is malformed; send the ETag as it was received, such as "7", a list of them, or *.')
+
+
+class PreconditionFailed(RequestError):
+    """A change of something that somebody else has changed since the caller read it."""
+
+    code = "precondition-failed"
+
+    def __init__(self) -> None:
+        super().__init__("It was changed since it was read; nothing was done. Read it again, and decide anew.")
+
+
+class PreconditionRequired(RequestError):
+    """A change that does not say which version it is a change of."""
+
+    code = "precondition-required"
+
+    def __init__(self) -> None:
+        super().__init__("This request needs If-Match; read the resource, and send the ETag that it had.")
 
 
 class KeyExpired(RequestError):
@@ -354,6 +449,16 @@ class Retryable(NebisError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"Nothing happened ({reason}); try again with the same key.")
+
+
+class OriginalUnsettled(Retryable):
+    """A repetition under a fresh key, of a request that has not come to its end."""
+
+    code = "original-unsettled"
+
+    def __init__(self, operation_id: str) -> None:
+        self.operation_id = operation_id
+        super().__init__("the request that this one repeats has no answer yet")
 
 
 class MisuseError(NebisError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 from nebis.core.canonical import canonical
 from nebis.core.codec import Codec, annotations_of, codec_for
@@ -15,16 +15,20 @@ from nebis.core.envelope import seal, unseal
 from nebis.core.plain import plain
 from nebis.core.record import UNDO_PREFIX, Effect, EffectClass, Record, name_of_voided, purpose_of
 from nebis.core.rejection import decode_rejection, encode_rejection
+from nebis.deadline import Deadline
 from nebis.effects import Fenced, Query, Recall, Undo, Unrecoverable, class_of, window_us
 from nebis.errors import ConfigError, MisuseError, ResultUnstorable
 from nebis.flows.plan import EffectPlan
 from nebis.flows.request import Request
 
 LONGEST_EFFECT_NAME = 100
+_SHORTEST_SECONDS = 0.001
+"""Many clients take a timeout of zero for none at all."""
 KEY_PARAMETER = "idempotency_key"
 ORIGINAL_KEY_PARAMETER = "original_key"
 FENCE_PARAMETER = "fence"
 TIMEOUT_PARAMETER = "timeout_seconds"
+DEADLINE_PARAMETER = "deadline"
 
 
 class PlannedEffect:
@@ -66,7 +70,8 @@ def plan_effect(
         marks = {
             KEY_PARAMETER: effect.derived_key,
             FENCE_PARAMETER: record.fence,
-            TIMEOUT_PARAMETER: span.total_seconds(),
+            TIMEOUT_PARAMETER: _bounded_seconds(span, request.deadline),
+            DEADLINE_PARAMETER: request.deadline,
         }
         return call(*positional, **{mark: marks[mark] for mark in passes if mark in marks}, **named)
 
@@ -80,8 +85,16 @@ def plan_effect(
         recall_us=window_us(recall),
         call=calls,
         timeout_seconds=span.total_seconds(),
+        deadline=request.deadline,
     )
     return PlannedEffect(plan, codec, request.policy.result_limit_bytes)
+
+
+def _bounded_seconds(span: timedelta, deadline: Deadline | None) -> float:
+    """Return how long the downstream may take, as a client that takes a timeout should have it: never nothing."""
+    if deadline is None:
+        return span.total_seconds()
+    return max(_SHORTEST_SECONDS, min(span, deadline.left).total_seconds())
 
 
 def plan_step(
@@ -106,6 +119,7 @@ def plan_step(
         digest=digest_of(positional, named),
         recall_us=None,
         call=lambda connection: call(connection, *positional, **named),
+        deadline=request.deadline,
     )
     return PlannedEffect(plan, codec, request.policy.result_limit_bytes)
 
@@ -123,6 +137,8 @@ def plan_undo(request: Request, record: Record, effect: Effect, undo: Undo) -> E
             ORIGINAL_KEY_PARAMETER: effect.derived_key,
             FENCE_PARAMETER: record.fence,
             TIMEOUT_PARAMETER: request.policy.effect_timeout.total_seconds(),
+            # What was begun is undone to its end, whoever still waits.
+            DEADLINE_PARAMETER: None,
         }
         return {mark: known[mark] for mark in passes}
 
@@ -249,6 +265,9 @@ def passed(call: Callable[..., Any], recall: Recall | None) -> tuple[str, ...]:
     named = {parameter.name for parameter in parameters}
     # Of those that it does not name, only the key: a client that takes anything knows what to do with that one.
     passes = tuple(mark for mark in _MARKS if mark in named or (takes_any and mark in _EXPECTED))
+    if DEADLINE_PARAMETER in passes and not _is_deadline(annotations_of(call).get(DEADLINE_PARAMETER)):
+        # A deadline of the business, such as the day on which an invoice is due.
+        passes = tuple(mark for mark in passes if mark != DEADLINE_PARAMETER)
     needed = FENCE_PARAMETER if isinstance(recall, Fenced) else KEY_PARAMETER
     if needed not in passes and recall is not None and not isinstance(recall, Unrecoverable):
         raise MisuseError(
@@ -257,7 +276,11 @@ def passed(call: Callable[..., Any], recall: Recall | None) -> tuple[str, ...]:
     return passes
 
 
-_MARKS = (KEY_PARAMETER, ORIGINAL_KEY_PARAMETER, FENCE_PARAMETER, TIMEOUT_PARAMETER)
+def _is_deadline(annotation: object) -> bool:
+    return Deadline in (annotation, *get_args(annotation))
+
+
+_MARKS = (KEY_PARAMETER, ORIGINAL_KEY_PARAMETER, FENCE_PARAMETER, TIMEOUT_PARAMETER, DEADLINE_PARAMETER)
 _EXPECTED = (KEY_PARAMETER, FENCE_PARAMETER)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from nebis.core.record import EffectsMode, Retention
 from nebis.core.verbs import ExpiredPolicy
+from nebis.velocity import Limit, Quota
 
 Local = EffectsMode.LOCAL
 Declared = EffectsMode.DECLARED
@@ -109,6 +110,14 @@ class Policy:
     shortest_key: int = 1
     # The grammar allows one character; ask for 16 where clients are strangers, so that guessing is hopeless (SEC06).
 
+    issued_keys: bool = False
+    # Any key that the grammar allows begins a record. True takes only those that this service issued itself, which
+    # nobody can guess, share or keep for later; it costs clients a request more.
+
+    velocity: Sequence[Limit] = ()
+    # Fresh keys count, whoever makes them up; without a limit nothing is counted and nothing is asked of the store.
+    quota: Quota | None = None
+
     confirm: timedelta = timedelta(seconds=10)
     # How long a caller is kept while the store does not confirm; afterwards the process goes on trying without it.
 
@@ -142,6 +151,8 @@ class Policy:
                 f"retention ({self.retention}) must be at least lease x recoveries_limit "
                 f"({self.lease * self.recoveries_limit}), or an answer could expire while it is still being recovered"
             )
+        found.extend(fault for limit in self.velocity for fault in limit.faults())
+        found.extend([] if self.quota is None else self.quota.faults())
         found.extend(
             f"{name} must be at least 1, not {number}" for name, number in self._numbers().items() if number < 1
         )

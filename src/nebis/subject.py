@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nebis.core.fingerprint import FingerprintVersions, Pairs
 from nebis.core.identity import Scope, identity, scope_name
+from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
 from nebis.core.record import Nonce, RecordId
 from nebis.core.secret import Purpose, Secret, Secrets
 from nebis.core.token import issue_token
+from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
+from nebis.deadline import Deadline
 from nebis.errors import KeyMalformed, MisuseError
 from nebis.flows.request import Disposition, Request, classify
 from nebis.keys import weaknesses
 from nebis.policy import Policy, Wait
+from nebis.velocity import bytes_charges, charges_of
 
 log = logging.getLogger("nebis")
 
 LONGEST_TENANT = 255
+RECORD_BYTES = 512
+"""What a record takes in a store beside command and answer, roughly; it is what a quota counts before the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +101,40 @@ class Subject:
             derive_key=lambda record_id, name: effect_key(secret, record_id, name),
             sign_token=lambda record_id, name: issue_token(secret.derive(Purpose.TOKEN), record_id, name),
             classify=self.classify,
+        )
+
+    def asked(
+        self,
+        request: Request,
+        secrets: Secrets,
+        *,
+        key: str,
+        tenant: str,
+        command: object,
+        deadline: Deadline | None = None,
+    ) -> Request:
+        """Return a client's own request, with what is demanded of those and of no worker that goes on for them.
+
+        Raises `TokenInvalid` for a key that is not one of ours, where the policy wants one.
+        """
+        policy, may_begin = self.policy, True
+        if policy.issued_keys:
+            may_begin = time.time() < read_issued(parse_key(key), secrets.keyring, tenant=tenant, operation=self.name)
+        if deadline is None and may_begin and not policy.velocity and policy.quota is None:
+            return request
+        named: Any = {"operation": self.name, "tenant": tenant}
+        charges = charges_of(policy.velocity, secrets.keyring, command=command, **named)
+        meters: list[Charge] = []
+        if policy.quota is not None:
+            # Beside what it stores, each record takes some room for itself.
+            given: Any = {"retention": policy.retention, "weight": RECORD_BYTES}
+            meters = bytes_charges(policy.quota, secrets.keyring, **named, **given)
+        return replace(
+            request,
+            deadline=deadline,
+            may_begin=may_begin,
+            charges=tuple(sorted((*charges, *meters), key=lambda charge: charge.bucket)),
+            meters=tuple(meters),
         )
 
     def _warn_of_weakness(self, key: Key) -> None:

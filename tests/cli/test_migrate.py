@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import nebis, start_nebis
 from tests.engines.binaries import find_binaries
 
-NAMES = ["0001_record", "0002_counters_and_attempts", "0003_people", "0004_messages"]
+NAMES = ["0001_record", "0002_counters_and_attempts", "0003_people", "0004_messages", "0005_velocity"]
 APPLIED = "".join(f"applied {name}\n" for name in NAMES)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -48,12 +49,17 @@ def killed(after: int, wish: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
-        watchers.append(Assassin(after, there).watch)
-        asyncio.run(order(key, PlaceOrder.model_validate(body)))
+        try:
+            watchers.append(Assassin(after, there).watch)
+            asyncio.run(order(key, PlaceOrder.model_validate(body)))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
     os.close(there)
     _, status = os.waitpid(child, 0)
     event = os.read(here, 100).decode()
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0, f"order {after} of {wish} failed"
     os.close(here)
     return {"invoice": bill, "key": key, "body": body, "after": event}, os.WIFSIGNALED(status)
 

@@ -13,6 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from tests.demo.stage import Demo, Reply, wait_until
 
 PAYMENTS = 334
@@ -94,6 +96,7 @@ def test_the_worker_finishes_alone_what_nobody_asks_for_again(demo: Demo) -> Non
     assert (late.status, late.is_replay) == (201, True)
 
 
+@pytest.mark.timeout(300)
 def test_orders_killed_after_each_thing_that_happens_are_done_or_undone(demo: Demo) -> None:
     """F005: after every event of an order that succeeds, and of one that is rejected once stock is reserved."""
     wishes = [{"sku": "apple", "quantity": 2}, {"sku": "pear", "quantity": 1001}]
@@ -134,6 +137,7 @@ def test_orders_killed_after_each_thing_that_happens_are_done_or_undone(demo: De
     assert unbalanced(demo) == {}
 
 
+@pytest.mark.timeout(300)
 def test_a_storm_of_retries_while_every_process_is_killed_twice_charges_each_payment_once(demo: Demo) -> None:
     bills = {f"inv_{uuid4().hex[:12]}": str(uuid4()) for _ in range(PAYMENTS)}
     chance = random.Random(7)

@@ -62,6 +62,34 @@ def test_a_declined_card_is_declined_for_good(demo: Demo) -> None:
     assert len([row for row in demo.get("/requests", gateway=True)["requests"] if row["invoice_id"] == bill]) == 1
 
 
+def test_a_gateway_that_does_not_answer_is_asked_again_under_the_same_key(demo: Demo) -> None:
+    """F004: its reply was lost, or it was not there; the client is told to come back, and is charged once."""
+    bill, key = invoice(), str(uuid4())
+    demo.behave(fail_before_next=1)
+    unavailable = demo.pay(bill, key)
+    demo.behave(lose_reply_next=1)
+    lost = demo.pay(bill, key)
+
+    paid = demo.pay(bill, key)
+
+    assert [(told.status, code(told)) for told in (unavailable, lost)] == [
+        (503, "retryable"),
+        (503, "effect-timed-out"),
+    ]
+    assert all("retry-after" in told.headers for told in (unavailable, lost))
+    assert (paid.status, len(demo.charges(bill))) == (201, 1)
+    assert (
+        len(
+            {
+                row["idempotency_key"]
+                for row in demo.get("/requests", gateway=True)["requests"]
+                if row["invoice_id"] == bill
+            }
+        )
+        == 1
+    )
+
+
 def test_another_amount_under_the_key_is_refused(demo: Demo) -> None:
     bill, key = invoice(), str(uuid4())
     demo.pay(bill, key)

@@ -138,7 +138,10 @@ class Daemon(ABC):
     def _end(self, how: signal.Signals) -> None:
         if self._process is None or not self.is_running:
             return
-        self._process.send_signal(how)
-        self._process.wait(timeout=_STOP_SECONDS)
+        self._reap(self._process, how)
+
+    def _reap(self, process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+        process.send_signal(how)
+        process.wait(timeout=_STOP_SECONDS)
         # The number may soon be somebody else's.
-        (self._home / "pids" / str(self._process.pid)).unlink()
+        (self._home / "pids" / str(process.pid)).unlink()

@@ -35,16 +35,12 @@ class RabbitServer(Daemon):
             self._mapper = self._spawn(["epmd", "-port", str(self._mapper_port), "-address", "127.0.0.1"])
         super().start()
 
-    def stop(self) -> None:
-        """End the server in order, as its own command would: SIGTERM makes Erlang shut its applications down."""
-        self._end(signal.SIGTERM)
-
     def close(self) -> None:
         """End the server and its port mapper, and remove the files."""
         self.crash()
         if self._mapper is not None:
-            self._mapper.kill()
-            self._mapper.wait()
+            self._reap(self._mapper, signal.SIGKILL)
+            self._mapper = None
         super().close()
 
     def _command(self) -> Sequence[str]:

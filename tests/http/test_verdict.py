@@ -1,6 +1,14 @@
 import pytest
 
-from nebis import Disposition, InDoubt, Rejected, Retryable
+from nebis import (
+    Disposition,
+    InDoubt,
+    NaturalKeyReused,
+    OriginalUnsettled,
+    PreconditionFailed,
+    Rejected,
+    Retryable,
+)
 from nebis.http.exchange import Exchange
 from nebis.http.verdict import Answered, Binding, binding
 
@@ -19,6 +27,9 @@ def _of_status(status: int, rule: Binding | None = None) -> Disposition:
         (Rejected("no"), Disposition.REJECT),
         (Retryable("busy"), Disposition.RETRY),
         (InDoubt("lost"), Disposition.DOUBT),
+        (PreconditionFailed(), Disposition.WITHDRAW),
+        (NaturalKeyReused("pay"), Disposition.WITHDRAW),
+        (OriginalUnsettled("op-1"), Disposition.RETRY),
         (RuntimeError("bug"), Disposition.BY_MODE),
     ],
 )
@@ -29,13 +40,13 @@ def test_a_handlers_own_word_counts_most(signal: Exception, expected: Dispositio
     assert rule.disposition(Answered(Exchange(status=500), signal)) is expected
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 408, 413, 415, 422, 425, 429])
+@pytest.mark.parametrize("status", [400, 401, 403, 408, 412, 413, 415, 422, 425, 429])
 def test_what_is_about_the_request_its_caller_or_the_moment_records_nothing(status: int) -> None:
     """O4, F086."""
     assert _of_status(status) is Disposition.WITHDRAW
 
 
-@pytest.mark.parametrize("status", [402, 404, 409, 410, 412, 451])
+@pytest.mark.parametrize("status", [402, 404, 409, 410, 451])
 def test_a_definite_refusal_binds(status: int) -> None:
     assert _of_status(status) is Disposition.REJECT
 

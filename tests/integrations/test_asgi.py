@@ -11,7 +11,7 @@ from nebis import AsyncNebis, ConfigError, Local
 from nebis.http import Exchange
 from nebis.http.headers import encoded
 from nebis.integrations.asgi import App, Receive, Scope, Send, lifespan
-from nebis.integrations.asgi_request import headers_of, read_status
+from nebis.integrations.asgi_request import headers_of, issue_token, read_status
 from nebis.integrations.asgi_rules import Protected, rule
 from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
@@ -45,6 +45,10 @@ def application(nebis: AsyncNebis, scenarios: Scenarios) -> App:
             return
         if scope["path"].startswith("/operations/"):
             await answer(send, await read_status(nebis, scope["path"].rpartition("/")[2], scope["tenant"]))
+            return
+        if scope["path"] == "/idempotency-tokens":
+            body = (await receive())["body"]
+            await answer(send, await issue_token(nebis, body, headers_of(scope), scope["tenant"]))
             return
         await inner(scope, receive, send)
 

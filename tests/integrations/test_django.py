@@ -12,7 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from nebis import Nebis
-from nebis.integrations.django.views import idempotent, operation_status
+from nebis.integrations.django.views import idempotency_tokens, idempotent, operation_status
 from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.django_project import response, wsgi_serving
@@ -42,8 +42,9 @@ def urls(nebis: Nebis, scenarios: Scenarios) -> list[Any]:
 
         return act
 
-    status = operation_status(nebis, tenant=tenant)
-    return [*(path(route.path[1:], view(route)) for route in ROUTES), path("operations/<str:id>", status)]
+    status, tokens = operation_status(nebis, tenant=tenant), idempotency_tokens(nebis, tenant=tenant)
+    mounted = [path("operations/<str:id>", status), path("idempotency-tokens", tokens)]
+    return [*(path(route.path[1:], view(route)) for route in ROUTES), *mounted]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from nebis import Nebis
-from nebis.integrations.drf import idempotent, operation_status
+from nebis.integrations.drf import idempotency_tokens, idempotent, operation_status
 from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.django_project import response, wsgi_serving
@@ -72,8 +72,11 @@ def urls(nebis: Nebis, scenarios: Scenarios) -> list[Any]:
         return Act.as_view()
 
     status = operation_status(nebis, tenant=lambda request: request.user)
-    status.cls.authentication_classes = [Bearer]  # type: ignore[attr-defined]
-    return [*(path(route.path[1:], view(route)) for route in ROUTES), path("operations/<str:id>", status)]
+    tokens = idempotency_tokens(nebis, tenant=lambda request: request.user)
+    for each in (status, tokens):
+        each.cls.authentication_classes = [Bearer]  # type: ignore[attr-defined]
+    mounted = [path("operations/<str:id>", status), path("idempotency-tokens", tokens)]
+    return [*(path(route.path[1:], view(route)) for route in ROUTES), *mounted]
 
 
 @pytest.fixture(scope="module")

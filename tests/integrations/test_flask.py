@@ -8,7 +8,7 @@ from flask import Flask, Response, abort, request
 from werkzeug.exceptions import HTTPException
 
 from nebis import Nebis
-from nebis.integrations.flask import idempotent, operation_status
+from nebis.integrations.flask import idempotency_tokens, idempotent, operation_status
 from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.wsgi_servers import gunicorn_serving, waitress_serving
@@ -50,6 +50,7 @@ def application(nebis: Nebis, scenarios: Scenarios) -> Flask:
     for route in ROUTES:
         app.post(route.path, endpoint=route.name)(view(route))
     app.register_blueprint(operation_status(nebis, tenant=tenant))
+    app.register_blueprint(idempotency_tokens(nebis, tenant=tenant))
     return app
 
 

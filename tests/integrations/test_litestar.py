@@ -12,7 +12,7 @@ from litestar.params import JSONBody
 
 from nebis import AsyncNebis
 from nebis.http import Exchange
-from nebis.integrations.litestar import NebisPlugin, idempotent, operation_status
+from nebis.integrations.litestar import NebisPlugin, idempotency_tokens, idempotent, operation_status
 from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.servers import uvicorn_serving
@@ -39,7 +39,8 @@ def application(nebis: AsyncNebis, scenarios: Scenarios) -> Litestar:
         return act
 
     status = get("/operations/{id:str}")(operation_status(nebis, tenant=tenant))
-    return Litestar([*(handler(route) for route in ROUTES), status], plugins=[NebisPlugin(nebis)])
+    tokens = post("/idempotency-tokens")(idempotency_tokens(nebis, tenant=tenant))
+    return Litestar([*(handler(route) for route in ROUTES), status, tokens], plugins=[NebisPlugin(nebis)])
 
 
 def response(exchange: Exchange) -> Response[bytes]:

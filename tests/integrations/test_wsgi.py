@@ -10,7 +10,7 @@ import pytest
 
 from nebis import Nebis
 from nebis.http import Exchange
-from nebis.integrations.wsgi import Protected, operation_status, rule
+from nebis.integrations.wsgi import Protected, idempotency_tokens, operation_status, rule
 from nebis.integrations.wsgi_request import send
 from nebis.testing.http_conformance import FULL, ROUTES, TENTH, Denied, Disguised, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
@@ -39,7 +39,10 @@ def application(nebis: Nebis, scenarios: Scenarios) -> Any:
         for route in ROUTES
     ]
     inner = Protected(acting(scenarios), rules=rules)
-    status = operation_status(nebis, tenant=lambda environ: environ["tenant"])
+    mounted = {
+        "operations": operation_status(nebis, tenant=lambda environ: environ["tenant"]),
+        "idempotency-tokens": idempotency_tokens(nebis, tenant=lambda environ: environ["tenant"]),
+    }
     unguarded = {route.path for route in ROUTES if route.is_public}
 
     def authenticated(environ: Any, start_response: Any) -> Iterable[bytes]:
@@ -48,7 +51,7 @@ def application(nebis: Nebis, scenarios: Scenarios) -> Any:
                 environ["tenant"] = scenarios.tenant(environ.get("HTTP_AUTHORIZATION"))
         except Denied as denied:
             return send(Exchange(status=denied.status), start_response)
-        return (status if environ["PATH_INFO"].startswith("/operations/") else inner)(environ, start_response)
+        return mounted.get(environ["PATH_INFO"].split("/")[1], inner)(environ, start_response)
 
     return authenticated
 

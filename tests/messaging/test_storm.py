@@ -29,7 +29,7 @@ MESSAGES = int(os.environ.get(SIZE_VARIABLE, "2000"))
 ACCOUNTS = 40
 EACH = 4
 """Relays, and consumers."""
-KILLS_PER_POINT = max(2, MESSAGES // 1000)
+KILLS_PER_POINT = max(3, MESSAGES // 1000)
 AHEAD = 400
 """How many messages are staged ahead of what is applied, so that the storm lasts to the end."""
 SLICE = 20

@@ -9,7 +9,7 @@ import psycopg_pool
 import pytest
 from asyncpg.exceptions import _base as asyncpg_base
 
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt, StoreFailure
 from nebis.stores.sql.postgres import asyncpg_failures, psycopg_failures
 from nebis.stores.sql.postgres.failures import Proof, Stage, Trouble, is_classified, judge, server_trouble
 
@@ -75,7 +75,9 @@ def _server_says(sqlstate: str, severity: str = "ERROR") -> Trouble:
 @pytest.mark.parametrize(
     ("sqlstate", "alone", "committing"),
     [
-        ("23505", DefiniteFailure, DefiniteFailure),
+        ("23505", Spoilt, Spoilt),
+        ("22021", Spoilt, IndefiniteFailure),
+        ("54000", Spoilt, IndefiniteFailure),
         ("42P01", DefiniteFailure, IndefiniteFailure),
         ("53200", DefiniteFailure, IndefiniteFailure),
         ("57014", DefiniteFailure, DefiniteFailure),

@@ -8,7 +8,7 @@ import pytest
 
 from nebis.core.answers import Granted
 from nebis.flow import Ask
-from nebis.ports.store import BlockingBackend, DefiniteFailure, IndefiniteFailure, RowLocked
+from nebis.ports.store import BlockingBackend, DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback
 from nebis.stores.sql.sqlite.connection import Connection, open_connection
 from nebis.stores.sql.sqlite.failures import failure_of
@@ -55,11 +55,15 @@ def connection(backend: BlockingBackend, tmp_path: Path) -> Iterator[Connection]
 
 @pytest.mark.parametrize("name", RESULT_NAMES)
 def test_every_result_code_before_the_commit_is_a_refusal(name: str) -> None:
-    locked = name in {"SQLITE_BUSY", "SQLITE_LOCKED"}
+    expected: type[DefiniteFailure] = DefiniteFailure
+    if name in {"SQLITE_BUSY", "SQLITE_LOCKED"}:
+        expected = RowLocked
+    elif name in {"SQLITE_TOOBIG", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH"}:
+        expected = Spoilt
 
     failure = failure_of(error_of(getattr(sqlite3, name)), in_commit=False)
 
-    assert type(failure) is (RowLocked if locked else DefiniteFailure)
+    assert type(failure) is expected
 
 
 @pytest.mark.parametrize("name", RESULT_NAMES)

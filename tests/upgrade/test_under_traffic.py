@@ -15,7 +15,7 @@ from tests.upgrade.older_code import opened_by_older_code
 
 REQUESTS_PER_SECOND = 200
 THREADS = 8
-APPLIED = "applied 0002_counters_and_attempts\napplied 0003_people\napplied 0004_messages\n"
+APPLIED = "applied 0002_counters_and_attempts\napplied 0003_people\napplied 0004_messages\napplied 0005_velocity\n"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ UNDOS = tuple(f"undo-{effect}" for effect in reversed(EFFECTS))
 CELLS = [
     *(("sqlite", "accepted", place) for place in EFFECTS),
     *(("sqlite", "refused", place) for place in (*EFFECTS, *UNDOS)),
-    # Every point on PostgreSQL too is in tests/flows/test_undo_crashes.py; these are the ones with a real death.
+    # tests/flows/test_undo_crashes.py dies at every ask; these are real deaths, so a few of them are enough here.
     ("postgres", "accepted", "charge"),
     ("postgres", "refused", "settle"),
     ("postgres", "refused", "undo-charge"),

@@ -90,14 +90,16 @@ async def prepare() -> None:
     # Imported now: these modules read the environment, which was wrong until it was looked at.
     from examples.payments.database import database  # noqa: PLC0415
     from examples.payments.settings import nebis  # noqa: PLC0415
-    from nebis import NebisError  # noqa: PLC0415
+    from nebis import NebisError, StoreUnavailable  # noqa: PLC0415
 
     try:
         async with nebis:
             await database.open()
             await database.close()
+    except StoreUnavailable as error:
+        raise CannotStart(f"The store of NEBIS_STORE is unavailable: {error.detail}.") from error
     except NebisError as error:
-        raise CannotStart(f"The store cannot be used. {error}\nNEBIS_STORE says where it is.") from error
+        raise CannotStart(f"The store of NEBIS_STORE cannot be used. {error}") from error
 
 
 if __name__ == "__main__":

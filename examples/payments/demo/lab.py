@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import httpx2
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from examples.payments import bank
@@ -20,6 +20,7 @@ from examples.payments.database import Row, database
 from examples.payments.demo.faults import asked
 from examples.payments.operations import CreatePayment, Payment, card_of, create_payment
 from examples.payments.settings import nebis
+from nebis import NebisError
 from nebis.core.record import Record, RecordId
 from nebis.http import BusinessKey
 from nebis.integrations.fastapi import NebisRoute, bind
@@ -92,7 +93,10 @@ async def pay_invoice(payment: CreatePayment) -> CreatePayment:
 @router.post("/v1/lab/unprotected", status_code=201)
 async def pay_without_nebis(command: CreatePayment) -> Payment:
     """Pay as most code does: charge, then write. Nothing remembers that this request was here before."""
-    charge = await bank.charge(card_of(command), idempotency_key=str(uuid4()), timeout_seconds=10)
+    try:
+        charge = await bank.charge(card_of(command), idempotency_key=str(uuid4()), timeout_seconds=10)
+    except NebisError as error:
+        raise HTTPException(502, str(error)) from error
     payment_id = f"pay_{uuid4().hex}"
     found = await database.rows("SELECT CAST(CURRENT_TIMESTAMP AS TEXT) AS now")
     row = {"payment_id": payment_id, "tenant": TENANT, "charge_id": charge.charge_id, "created_at": found[0]["now"]}

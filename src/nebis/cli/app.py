@@ -21,6 +21,7 @@ from nebis.cli.resolving import recover, resolve
 from nebis.cli.secret import app as secret
 from nebis.cli.showing import show_
 from nebis.cli.statistics import stats
+from nebis.cli.torture import torture
 from nebis.cli.worker import worker
 from nebis.errors import ConfigError, NebisError, SchemaMismatch, StoreUnavailable
 from nebis.ports.store import IndefiniteFailure, StoreFailure
@@ -48,6 +49,7 @@ app.add_typer(outbox, name="outbox")
 app.add_typer(secret, name="secret")
 app.command()(worker)
 app.command()(relay)
+app.command()(torture)
 
 
 @app.callback(invoke_without_command=True)

@@ -129,6 +129,8 @@ def effects(portrait: Portrait) -> Iterator[Line]:
 
 def _known(effect: Effect, now: int) -> str:
     kind = effect.effect_class.value.replace("_", "-")
+    if effect.is_voided:
+        return f"{kind}; did not happen, and its key was burnt downstream"
     if effect.verdict is not None:
         return f"{kind}; {effect.verdict.value.replace('_', ' ')}, {len(effect.result or b'')} bytes kept"
     told = f"{kind}; open since its intent: nobody knows whether it happened"

@@ -47,12 +47,12 @@ def place_of(consumer: str, delivery: Delivery) -> Place | None:
     """Return where a delivery stands, or None if it does not say."""
     if not _is_offset(delivery.offset) or delivery.offset is None:
         return None
-    return Place(consumer=consumer, partition=_storable(partition_of(delivery)), offset=delivery.offset)
+    return Place(consumer=consumer, partition=partition_of(delivery), offset=delivery.offset)
 
 
 def partition_of(message: Delivery | Incoming[Any]) -> str:
     """Return the name under which the offsets of a message count."""
-    return message.topic if message.partition is None else f"{message.topic}/{message.partition}"
+    return _storable(message.topic if message.partition is None else f"{message.topic}/{message.partition}")
 
 
 def _is_offset(offset: int | None) -> bool:

@@ -6,12 +6,13 @@ that a `FingerprintRule` asks for by name, beside this one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 from nebis.errors import BodyRefused, MisuseError
@@ -48,50 +49,65 @@ def canonical(tree: object) -> bytes:
     strings without normalisation. Raise `BodyRefused` for content without one meaning, `MisuseError` for a type
     without a rule.
     """
-    chunks: list[bytes] = []
-    _write(chunks, tree, 0)
-    return b"".join(chunks)
+    return _form(tree, 0)
 
 
-def _write(chunks: list[bytes], node: object, depth: int) -> None:
-    """Append one self-delimiting encoding, so that a sequence of them cannot be cut in two ways."""
+def _form(node: object, depth: int) -> bytes:
+    """Return one self-delimiting encoding, so that a sequence of them cannot be cut in two ways."""
     if depth > DEEPEST_TREE:
         raise BodyRefused(f"it is nested deeper than {DEEPEST_TREE} levels")
+    # By exact type first: nearly every node of a command is one of these, and asking for each kind in turn is slow.
+    write = _USUAL.get(type(node))
+    return _unusual(node, depth) if write is None else write(node, depth)
+
+
+def _unusual(node: object, depth: int) -> bytes:
+    """Encode what is neither a scalar of JSON nor a plain list or dict; subclasses of those come here too."""
     if isinstance(node, Encoded):
-        chunks.append(node.form)
-    elif isinstance(node, Enum):
-        _write(chunks, node.value, depth + 1)
-    elif isinstance(node, list | tuple):
-        chunks.append(b"[")
-        for item in node:
-            _write(chunks, item, depth + 1)
-        chunks.append(b"]")
-    elif isinstance(node, Mapping):
-        _write_members(chunks, node, depth)
-    elif isinstance(node, AbstractSet):
-        chunks.append(b"<")
-        chunks.extend(sorted(_encoded(item, depth) for item in node))
-        chunks.append(b">")
-    elif isinstance(node, Model):
-        chunks.append(_sized(b"m", _utf8(node.name)))
-        _write_members(chunks, node.fields, depth)
-        _write_members(chunks, node.extra, depth)
-    else:
-        chunks.append(_scalar(node))
+        return node.form
+    if isinstance(node, Enum):
+        return _form(node.value, depth + 1)
+    if isinstance(node, list | tuple):
+        return _items(node, depth)
+    if isinstance(node, Mapping):
+        return _members(node, depth)
+    if isinstance(node, AbstractSet):
+        return b"<%b>" % b"".join(sorted(_form(item, depth + 1) for item in node))
+    if isinstance(node, Model):
+        return _sized(b"m", _utf8(node.name)) + _members(node.fields, depth) + _members(node.extra, depth)
+    return _scalar(node)
 
 
-def _write_members(chunks: list[bytes], members: Mapping[object, object] | Mapping[str, object], depth: int) -> None:
-    chunks.append(b"{")
-    for name, member in sorted((_encoded(name, depth), _encoded(member, depth)) for name, member in members.items()):
-        chunks.append(name)
-        chunks.append(member)
-    chunks.append(b"}")
+def _items(items: Sequence[object], depth: int) -> bytes:
+    return b"[%b]" % b"".join([_form(item, depth + 1) for item in items])
 
 
-def _encoded(node: object, depth: int) -> bytes:
-    chunks: list[bytes] = []
-    _write(chunks, node, depth + 1)
-    return b"".join(chunks)
+def _members(members: Mapping[Any, object], depth: int) -> bytes:
+    below = depth + 1
+    pairs = sorted([(_form(name, below), _form(member, below)) for name, member in members.items()])
+    return b"{%b}" % b"".join([part for pair in pairs for part in pair])
+
+
+def _integer(value: int, _depth: int) -> bytes:
+    """Spell an integer as `_number` does, without the way through a Decimal."""
+    if value.bit_length() > LONGEST_INTEGER_BITS:
+        raise BodyRefused(f"an integer has more than {LONGEST_INTEGER_BITS} bits")
+    written = str(value)
+    significant = written.rstrip("0")
+    spelled = f"{significant}e{len(written) - len(significant)}" if value else "0"
+    return _sized(b"n", spelled.encode())
+
+
+_USUAL: dict[type, Callable[[Any, int], bytes]] = {
+    str: lambda value, _: _sized(b"s", _utf8(value)),
+    int: _integer,
+    bool: lambda value, _: b"t" if value else b"f",
+    type(None): lambda _value, _depth: b"z",
+    dict: _members,
+    list: _items,
+    tuple: _items,
+    Encoded: lambda value, _: value.form,
+}
 
 
 def _scalar(value: object) -> bytes:

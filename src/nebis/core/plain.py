@@ -44,9 +44,7 @@ def plain(command: object, *, fields: Fields | None = None) -> object:
     A model carries the name of its class: without it two members of a union would be equal wherever only their
     defaults tell them apart.
     """
-    chosen = fields or Fields()
-    include = None if chosen.include is None else _branches(chosen.include)
-    return _plain(command, _Choice(include, _branches(chosen.exclude)), 0)
+    return _plain(command, _choice(fields or _EVERYTHING), 0)
 
 
 def unknown_fields(command_type: type, fields: Fields) -> tuple[str, ...]:
@@ -158,6 +156,15 @@ def _form_of_default(usual: object, choice: _Choice, depth: int) -> bytes | None
         return canonical(_plain(usual, choice, depth + 1))
     except MisuseError:  # A marker such as an "unset" object: only itself is equal to it.
         return None
+
+
+_EVERYTHING = Fields()
+
+
+@lru_cache(maxsize=1024)
+def _choice(fields: Fields) -> _Choice:
+    include = None if fields.include is None else _branches(fields.include)
+    return _Choice(include, _branches(fields.exclude))
 
 
 @lru_cache(maxsize=4096)

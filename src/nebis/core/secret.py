@@ -21,6 +21,8 @@ class Purpose(StrEnum):
     FINGERPRINT = "fingerprint"
     EFFECT = "effect"
     TOKEN = "token"  # noqa: S105  A label, not a password.
+    ISSUED = "issued"
+    VELOCITY = "velocity"
     CHECK = "check"
 
 
@@ -42,7 +44,7 @@ def number_of(check_value: bytes) -> int:
 class Secret:
     """A root secret that never shows itself: not in `repr`, logs, tracebacks, pickles or comparisons (SEC26)."""
 
-    __slots__ = ("__derived",)
+    __slots__ = ("__derived", "__number")
 
     def __init__(self, material: bytes) -> None:
         if len(material) < SHORTEST_SECRET_BYTES:
@@ -52,6 +54,7 @@ class Secret:
             purpose: hmac.digest(material, framed(b"nebis/derive/1", purpose.value.encode()), "sha256")
             for purpose in Purpose
         }
+        self.__number = number_of(self.check_value())
 
     def derive(self, purpose: Purpose) -> bytes:
         """Give the 32-byte key of one purpose."""
@@ -68,7 +71,7 @@ class Secret:
     @property
     def number(self) -> int:
         """Give the number (22 bits) by which a record says which secret its fingerprint was made with."""
-        return number_of(self.check_value())
+        return self.__number
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):

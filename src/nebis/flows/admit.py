@@ -129,7 +129,7 @@ def _behind(admission: Admission, known: Progress) -> Flow[Verdict]:
 
 
 def _is_applied(admission: Admission, known: Progress) -> Flow[bool]:
-    """Tell whether an offset at or below the last one was ever applied; its record knows, where a gap leaves a doubt."""
+    """Tell whether an offset at or below the last was ever applied; its record knows, where a gap leaves a doubt."""
     assert admission.place is not None
     if known.gap is None or (known.gaps == 1 and not known.gap[0] <= admission.place.offset <= known.gap[1]):
         return True

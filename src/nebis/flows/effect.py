@@ -8,7 +8,7 @@ from typing import TypedDict
 from nebis.core.answers import Intended, Refusal, Refused
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.core.verbs import Checkpoint, Doubt, Intend
-from nebis.errors import ClaimLost, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
+from nebis.errors import ClaimLost, DeadlinePassed, EffectInDoubt, MisuseError, Rejected, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.late import keep_late
 from nebis.flows.ledger import Ledger
@@ -16,7 +16,7 @@ from nebis.flows.persist import send_owned
 from nebis.flows.plan import EffectPlan
 from nebis.flows.settle import DOUBT_CODE_CHANGED
 from nebis.policy import Policy
-from nebis.ports.asks import CallEffect, Raised, Tell
+from nebis.ports.asks import CallEffect, Elapsed, Raised, Tell
 from nebis.ports.observer import DoubtRaised, EffectIntended, EffectKnown, EffectReplayed
 
 DOUBT_REJECTION_NOT_DEFINITE = "rejection-not-definite"
@@ -28,8 +28,9 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
     """Return the effect's result as stored bytes, calling the downstream only if no attempt knows it yet (E1).
 
     Raises `Rejected` as the downstream did, `EffectInDoubt` where nobody may go on, `ClaimLost` if another attempt
-    owns the record. `Retryable` says that this call never left, so that the handler may ask again, under the same key;
-    whatever else the call raises leaves the effect open, and its class decides who may ask again.
+    owns the record, `DeadlinePassed` if it may not begin any more. `Retryable` says that this call never left, so that
+    the handler may ask again, under the same key; whatever else the call raises leaves the effect open, and its class
+    decides who may ask again.
     """
     known = ledger.start(plan.name)
     is_known = False
@@ -40,6 +41,7 @@ def run_effect(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan)
             is_known = True
             yield from Tell(EffectReplayed(**_named(record, plan)))
             return _result(known, plan)
+        yield from require_time(record, plan)
         name = ledger.stored_name(plan.name)
         effect = yield from _intend(record, policy, plan, name, is_again=ledger.has_called(plan.name))
         ledger.calls(effect)
@@ -66,6 +68,12 @@ def is_changed(ledger: Ledger, known: Effect | None, plan: EffectPlan) -> bool:
     if known is None:
         return ledger.misses(plan.name)
     return (known.digest, known.effect_class) != (plan.digest, plan.effect_class)
+
+
+def require_time(record: Record, plan: EffectPlan) -> Flow[None]:
+    """Refuse to begin anything for which nobody waits any more; what has begun goes on to its end (C7)."""
+    if plan.deadline is not None and (yield from Elapsed()) >= plan.deadline.at_seconds:
+        raise DeadlinePassed(record.operation)
 
 
 def timeout_seconds(policy: Policy, plan: EffectPlan) -> float:

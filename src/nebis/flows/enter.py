@@ -10,6 +10,7 @@ from nebis.errors import InFlight
 from nebis.flow import Flow
 from nebis.flows.persist import as_refusal, send_claim
 from nebis.flows.request import Request
+from nebis.flows.welcome import has_passed, welcome
 from nebis.ports.asks import AwaitChange, Draw, Elapsed, Find, RequireOutside
 from nebis.ports.store import StoreFailure
 
@@ -22,12 +23,14 @@ RETRY_AFTER_SECONDS = 0.5
 def enter(request: Request) -> Flow[ClaimAnswer]:
     """Claim; while a twin runs and the policy allows, wait for it to end and claim again.
 
-    Raises `InFlight` for a key that a transaction holds without a record to show: a twin's claim that is not committed
-    yet, or a tombstone that is just being removed. Whatever it will be, it is not ours to run now.
+    Raises what `welcome` does, and `InFlight` for a key that a transaction holds without a record to show: a twin's
+    claim that is not committed yet, or a tombstone that is just being removed. Whatever it will be, it is not ours to
+    run now.
     """
     drawn = yield from Draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
     yield from RequireOutside(claim.identity, claim.operation)
+    claim = yield from welcome(request, claim)
     answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request))
     if isinstance(answer, Locked):
         raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
@@ -48,14 +51,19 @@ def outlast_twins(
         if not isinstance(answer, Running | Locked) or not claim.will_wait:
             return answer
         now = yield from Elapsed()
-        deadline = now + request.longest_wait_seconds if deadline is None else deadline
+        deadline = _patience_ends(request, now) if deadline is None else deadline
         if now >= deadline:
             return answer
         wait_seconds = min(poll_seconds, deadline - now)
         admitted = yield from AwaitChange(claim.identity, wait_seconds, request.policy.waiters_limit)
-        if not admitted:
+        if not admitted or (yield from has_passed(request)):
             return answer
         poll_seconds = min(2 * poll_seconds, LONGEST_POLL_SECONDS)
+
+
+def _patience_ends(request: Request, now: float) -> float:
+    ends = now + request.longest_wait_seconds
+    return ends if request.deadline is None else min(ends, request.deadline.at_seconds)
 
 
 def _claim_once(claim: Claim, request: Request) -> Flow[ClaimAnswer | Locked]:

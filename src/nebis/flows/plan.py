@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nebis.core.record import EffectClass
+from nebis.deadline import Deadline
 from nebis.errors import Rejected
 
 
@@ -27,3 +28,5 @@ class EffectPlan:
     decode_rejection: Callable[[bytes], Rejected]
     timeout_seconds: float | None = None
     """None for what the policy says."""
+    deadline: Deadline | None = None
+    """After it the effect does not begin."""

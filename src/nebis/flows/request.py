@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
 from nebis.core.record import Effect, Outcome, Record, RecordId
+from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
-from nebis.errors import InDoubt, Rejected, Retryable
+from nebis.deadline import Deadline
+from nebis.errors import (
+    InDoubt,
+    NaturalKeyReused,
+    PreconditionFailed,
+    PreconditionMalformed,
+    PreconditionRequired,
+    Rejected,
+    Retryable,
+)
 from nebis.flows.plan import EffectPlan
 from nebis.policy import Policy, Wait
 
@@ -30,6 +40,10 @@ class Disposition(StrEnum):
     """Nothing is said; what the operation declared about its effects decides."""
 
 
+WITHDRAWING: Final = (NaturalKeyReused, PreconditionFailed, PreconditionMalformed, PreconditionRequired)
+"""What a handler raises to refuse the request itself, before it did anything: another version may succeed."""
+
+
 def classify(error: Exception) -> Disposition:
     """Take a handler at its word where it gave one; any other exception says nothing."""
     if isinstance(error, Rejected):
@@ -38,7 +52,7 @@ def classify(error: Exception) -> Disposition:
         return Disposition.RETRY
     if isinstance(error, InDoubt):
         return Disposition.DOUBT
-    return Disposition.BY_MODE
+    return Disposition.WITHDRAW if isinstance(error, WITHDRAWING) else Disposition.BY_MODE
 
 
 def _cannot_undo(_record: Record, effect: Effect) -> EffectPlan:
@@ -63,11 +77,21 @@ class Request:
         repr=False, default=lambda record_id, name: f"{record_id}.{name}"
     )
     """Signs the one-time token of an effect, for a downstream that burns it."""
+    reveal: Callable[[Outcome], object] = field(repr=False, default=lambda _: None)
+    """Reads a stored outcome back for a handler whose request repeats it; None if there is nothing to be shown."""
     classify: Callable[[Exception], Disposition] = classify
     undoable: frozenset[str] = frozenset()
     """Names of effects that the operation can undo."""
     plan_undo: Callable[[Record, Effect], EffectPlan] = field(repr=False, default=_cannot_undo)
     """Plans how to undo one of these that happened; raises `RecordCorrupt` if its result cannot be read."""
+    deadline: Deadline | None = None
+    """After it nothing new begins; what runs is never stopped by it."""
+    may_begin: bool = True
+    """False for an expired token, which is only good for what it began in time."""
+    charges: tuple[Charge, ...] = ()
+    """What a fresh key counts for, and where."""
+    meters: tuple[Charge, ...] = ()
+    """Where the size of the answer is counted, once it is stored."""
 
     @property
     def longest_wait_seconds(self) -> float:

@@ -12,6 +12,7 @@ from nebis.flow import Flow
 from nebis.flows.late import keep_late
 from nebis.flows.persist import send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
+from nebis.flows.welcome import weigh
 from nebis.ports.asks import Raised, Returned, Settled, Tell
 from nebis.ports.observer import (
     Completed,
@@ -34,6 +35,7 @@ LONGEST_REASON = 200
 def settle(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
     """Turn a handler's end into what is stored and what its caller is told."""
     if isinstance(end, Settled):
+        yield from weigh(request, end.outcome)
         return Finished(record_id=record.record_id, outcome=end.outcome, is_replay=False)
     if isinstance(end, Returned):
         if end.never_asked is not None or left_open(end) is not None:
@@ -104,6 +106,7 @@ def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]
     if isinstance(answer, Refused):
         yield from keep_late(record, request.policy, verb, answer)
         return (yield from lost(record, answer))
+    yield from weigh(request, outcome)
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 

@@ -24,6 +24,7 @@ from nebis.flows.guarded import DOUBT_ENDED_INSIDE, learn, tell_ended_inside, un
 from nebis.flows.persist import send_claim, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
 from nebis.flows.settle import classified, doubt, rendered
+from nebis.flows.welcome import weigh, welcome
 from nebis.ports.asks import (
     Draw,
     Raised,
@@ -48,6 +49,7 @@ def execute_single(request: Request) -> Flow[Ending]:
     drawn = yield from Draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
     yield from RequireOutside(claim.identity, claim.operation)
+    claim = yield from welcome(request, claim)
     record = yield from _enter(request, claim)
     if not isinstance(record, Record):
         return record
@@ -118,6 +120,7 @@ def _commit(
     if not is_same:
         yield from TransactionRollback()
         yield from _doubt_ended_inside(request, claim, record)
+    yield from weigh(request, outcome)
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Record
 from nebis.errors import EffectInDoubt
 from nebis.flow import Flow
-from nebis.flows.effect import is_changed, stop_in_doubt
+from nebis.flows.effect import is_changed, require_time, stop_in_doubt
 from nebis.flows.guarded import begin_guarded, commit_step, leave_guarded
 from nebis.flows.ledger import Ledger
 from nebis.flows.plan import EffectPlan
@@ -35,6 +35,7 @@ def run_step(record: Record, policy: Policy, ledger: Ledger, plan: EffectPlan) -
                 EffectReplayed(operation=record.operation, operation_id=str(record.record_id), effect=plan.name)
             )
             return known.result
+        yield from require_time(record, plan)
         yield from begin_guarded(record, policy)
         step = Effect(
             name=plan.name,

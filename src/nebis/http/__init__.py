@@ -3,6 +3,7 @@
 Nothing here does I/O. Integrations translate between these values and their framework.
 """
 
+from nebis.http.conditional import IfMatch, require_match, strong_etag
 from nebis.http.exchange import Exchange
 from nebis.http.options import (
     Accept,
@@ -23,6 +24,7 @@ __all__ = [
     "BodyKey",
     "BusinessKey",
     "Exchange",
+    "IfMatch",
     "OptionalKey",
     "ProxyHeader",
     "Public",
@@ -31,4 +33,6 @@ __all__ = [
     "RequiredKey",
     "Wire",
     "public",
+    "require_match",
+    "strong_etag",
 ]

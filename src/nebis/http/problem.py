@@ -12,6 +12,8 @@ from nebis.errors import (
     BodyRefused,
     BodyTooLarge,
     ClaimLost,
+    DeadlineMalformed,
+    DeadlinePassed,
     EffectTimedOut,
     HeaderRepeated,
     InDoubt,
@@ -21,12 +23,17 @@ from nebis.errors import (
     KeyMissing,
     KeyRepeated,
     KeyReused,
+    NaturalKeyReused,
     NebisError,
     NotConfirmed,
     NotYet,
     OperationUnknown,
+    OriginalUnsettled,
     OutcomeUnknown,
     Overloaded,
+    PreconditionFailed,
+    PreconditionMalformed,
+    PreconditionRequired,
     RecordCorrupt,
     Rejected,
     ResourceGone,
@@ -36,7 +43,9 @@ from nebis.errors import (
     StoreError,
     StoreUnavailable,
     TenantMissing,
+    TokenExpired,
     TokenInvalid,
+    TooFast,
 )
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
@@ -66,6 +75,8 @@ ANSWERS: Final[Mapping[type[NebisError], Row]] = {
     HeaderRepeated: Row(400, "Header sent more than once"),
     BodyRefused: Row(400, "Request body refused"),
     TokenInvalid: Row(400, "Token invalid"),
+    DeadlineMalformed: Row(400, "Deadline malformed"),
+    PreconditionMalformed: Row(400, "Precondition malformed"),
     TenantMissing: Row(401, "Not authenticated"),
     OperationUnknown: Row(404, "No such operation"),
     InFlight: Row(409, "Request in flight"),
@@ -74,11 +85,21 @@ ANSWERS: Final[Mapping[type[NebisError], Row]] = {
         "Outcome unknown",
         "It is not known yet whether the request was carried out. Ask again with the same key, never with a new one.",
     ),
+    OriginalUnsettled: Row(
+        409,
+        "Original request not finished",
+        "Nothing was run. The request that this one repeats has no answer yet; send this one again, unchanged.",
+    ),
     KeyExpired: Row(410, "Idempotency key expired"),
+    TokenExpired: Row(410, "Token expired"),
     ResourceGone: Row(410, "Resource gone"),
+    PreconditionFailed: Row(412, "Precondition failed"),
     BodyTooLarge: Row(413, "Request body too large"),
     KeyReused: Row(422, "Idempotency key reused"),
+    NaturalKeyReused: Row(422, "Reference used before"),
     Rejected: Row(422, "Rejected"),
+    PreconditionRequired: Row(428, "Precondition required"),
+    TooFast: Row(429, "Too many requests"),
     OutcomeUnknown: Row(500, "Outcome unknown for good"),
     ResultUnstorable: Row(
         500,
@@ -93,6 +114,7 @@ ANSWERS: Final[Mapping[type[NebisError], Row]] = {
     EffectTimedOut: Row(503, "No answer in time", _ASK_AGAIN),
     Overloaded: Row(503, "Overloaded", _TRY_AGAIN),
     NotYet: Row(503, "Not yet", _TRY_AGAIN),
+    DeadlinePassed: Row(504, "Deadline passed"),
     Retryable: Row(503, "Try again", _TRY_AGAIN),
     ClaimLost: Row(503, "Not confirmed", "Another attempt took over. Ask again with the same key."),
 }
@@ -149,7 +171,7 @@ def whole_seconds(seconds: float) -> int:
 
 
 def _retry_after_seconds(error: NebisError) -> int | None:
-    if isinstance(error, NotYet | InDoubt):
+    if isinstance(error, NotYet | InDoubt | TooFast):
         return whole_seconds(error.retry_after_seconds)
     return whole_seconds(RETRY_SOON_SECONDS) if isinstance(error, Retryable | ClaimLost) else None
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from nebis.errors import InDoubt, Rejected, Retryable
-from nebis.flows.request import Disposition, classify
+from nebis.flows.request import WITHDRAWING, Disposition, classify
 from nebis.http.exchange import Exchange
 
 # The request was not one that this service takes: nothing is recorded, so that the key stays usable (O4).
 WITHDRAWN: Final = frozenset(
-    {400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429, 431}
+    {400, 401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429, 431}
 )
 
 
@@ -38,7 +38,7 @@ class Binding:
     def disposition(self, error: Exception) -> Disposition:
         """Say what an exception or an unsuccessful answer means for the key."""
         cause = error.cause if isinstance(error, Answered) else error
-        if isinstance(cause, Rejected | Retryable | InDoubt):
+        if isinstance(cause, (Rejected, Retryable, InDoubt, *WITHDRAWING)):
             return classify(cause)
         if isinstance(cause, self.errors):
             return Disposition.REJECT

@@ -19,6 +19,11 @@ class Wire:
     # A debugging aid: clients should not need to know.
     expires_header: str | None = None
     # "Idempotency-Expires" tells on each replay until when the answer is kept; off, as few clients can use it.
+    deadline_header: str | None = None
+    # "Request-Deadline" says until when the client waits, as an HTTP date, as RFC 3339 or in seconds since 1970. No
+    # name is standard, and both clocks have to agree.
+    timeout_header: str | None = None
+    # "Request-Timeout" or "grpc-timeout" says for how long from now: "1.5", "1500ms", "1500m" (gRPC's milliseconds).
     problem_base: str = "urn:nebis:problem:"
     # The type of a problem is this and its code. Put the address of your own documentation here.
     status_path: str | None = None
@@ -28,7 +33,13 @@ class Wire:
 
     def faults(self) -> list[str]:
         """Return every reason why an API cannot speak like this, each with what to change."""
-        named = (self.key_header, self.replayed_header, self.expires_header)
+        named = (
+            self.key_header,
+            self.replayed_header,
+            self.expires_header,
+            self.deadline_header,
+            self.timeout_header,
+        )
         found = [f"{name!r} is no name for a header; use letters and dashes" for name in named if not _is_header(name)]
         if self.key_reused_status not in _REUSED_STATUSES:
             found.append(f"key_reused_status is 422, 409 or 400, not {self.key_reused_status}; choose one of them")

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt, AsyncOperation
@@ -20,6 +21,7 @@ from nebis.http.wire import Wire
 from nebis.integrations.asgi import NOT_INSTALLED, PASSAGE, Passage, Scope
 from nebis.integrations.bound import Bound
 from nebis.integrations.protection import Admission, Incoming
+from nebis.integrations.tokens import issued
 from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
 
 
@@ -106,10 +108,11 @@ async def executed(
 ) -> Exchange:
     """Call the operation that a route is bound to, and render its result."""
     call = route.call(incoming, tenant)
+    asked: Any = {"key": call.key, "tenant": call.tenant, "command": call.command, "deadline": call.deadline}
     if isinstance(operation, AsyncOperation):
-        execution = await operation.execute(key=call.key, tenant=call.tenant, command=call.command)
+        execution = await operation.execute(**asked)
     else:
-        execution = await asyncio.to_thread(operation.execute, key=call.key, tenant=call.tenant, command=call.command)
+        execution = await asyncio.to_thread(operation.execute, **asked)
     return route.answer(execution)
 
 
@@ -128,6 +131,20 @@ async def read_status(
         if rendered is None:
             raise
         return rendered
+
+
+async def issue_token(
+    nebis: AsyncNebis | Nebis,
+    body: bytes,
+    headers: HeaderPairs,
+    tenant: object,
+    *,
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> Exchange:
+    """Issue a key to a tenant, for the operation that it names."""
+    secrets = (await nebis.opened() if isinstance(nebis, AsyncNebis) else await asyncio.to_thread(nebis.opened))[1]
+    return issued(nebis, secrets, body, headers, tenant, lifetime=lifetime, wire=wire)
 
 
 @contextmanager

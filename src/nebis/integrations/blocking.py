@@ -7,17 +7,20 @@ that nothing has to go around the route.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending
 from nebis.http.exchange import Exchange
+from nebis.http.headers import HeaderPairs
 from nebis.http.problem import problem
 from nebis.http.status import operation_id_of, status_view
 from nebis.http.wire import Wire
 from nebis.integrations.bound import Bound
 from nebis.integrations.protection import Incoming, Protection
 from nebis.ports.asks import Raised, Returned
+from nebis.integrations.tokens import issued
 from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
 
 Live = tuple[Exchange, Exception | None]
@@ -106,7 +109,9 @@ def told(
 def executed(route: Bound, operation: Operation[Any, Any], incoming: Incoming, tenant: object) -> Exchange:
     """Call the operation that a route is bound to, and render its result."""
     call = route.call(incoming, tenant)
-    return route.answer(operation.execute(key=call.key, tenant=call.tenant, command=call.command))
+    return route.answer(
+        operation.execute(key=call.key, tenant=call.tenant, command=call.command, deadline=call.deadline)
+    )
 
 
 def read_status(nebis: Nebis, operation_id: str, tenant: object, wire: Wire | None = None) -> Exchange:
@@ -118,6 +123,20 @@ def read_status(nebis: Nebis, operation_id: str, tenant: object, wire: Wire | No
         if rendered is None:
             raise
         return rendered
+
+
+def issue_token(
+    nebis: Nebis,
+    body: bytes,
+    headers: HeaderPairs,
+    tenant: object,
+    *,
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> Exchange:
+    """Issue a key to a tenant, for the operation that it names."""
+    _, secrets = nebis.opened()
+    return issued(nebis, secrets, body, headers, tenant, lifetime=lifetime, wire=wire)
 
 
 def require_blocking(given: object, kind: type, name: str) -> None:

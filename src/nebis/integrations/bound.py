@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from nebis.answering import Execution
+from nebis.deadline import Deadline
 from nebis.declaration import Declaration
 from nebis.errors import ConfigError, NebisError, Rejected, TenantMissing
 from nebis.http.exchange import Exchange
@@ -14,7 +15,7 @@ from nebis.http.options import BodyKey, BusinessKey, KeyRule, OptionalKey, Requi
 from nebis.http.problem import problem
 from nebis.http.wire import Wire
 from nebis.integrations.protection import Admission, Incoming, Tenant
-from nebis.integrations.routes import faults_of_choices
+from nebis.integrations.routes import faults_of_choices, faults_of_issued
 from nebis.keys import uuid4_key
 
 
@@ -25,6 +26,7 @@ class Call:
     key: str
     tenant: str
     command: Any
+    deadline: Deadline | None = None
 
 
 class BoundOptions(TypedDict, total=False):
@@ -58,7 +60,9 @@ class Bound(Admission):
                 raise TenantMissing
             # Nobody can repeat a call whose key only we know: it runs like any other, once.
             return Call(key=uuid4_key(), tenant=tenant, command=incoming.command)
-        return Call(key=admitted.key, tenant=admitted.tenant, command=admitted.command)
+        return Call(
+            key=admitted.key, tenant=admitted.tenant, command=admitted.command, deadline=admitted.deadline
+        )
 
     def answer(self, execution: Execution[Any]) -> Exchange:
         """Render what the operation returned, now or then."""
@@ -81,6 +85,7 @@ def bound(declaration: Declaration[Any, Any], *, tenant: Tenant | None, **option
     key, wire = options.get("key", RequiredKey()), options.get("wire", Wire())
     status, rejected_status = options.get("status", 200), options.get("rejected_status", 422)
     faults = [*wire.faults(), *faults_of_choices(key, tenant)]
+    faults += faults_of_issued(declaration.policy, key)
     if not 200 <= status <= 299 or not 400 <= rejected_status <= 499:
         faults.append("status is a 2xx and rejected_status a 4xx; choose such numbers")
     if faults or tenant is None:

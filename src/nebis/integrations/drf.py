@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, Unpack, cast
 
@@ -17,7 +18,7 @@ from nebis.core.record import EffectsMode
 from nebis.errors import ConfigError, NebisError
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
-from nebis.integrations.blocking import Held, Live, claim, executed, read_status, require_blocking
+from nebis.integrations.blocking import Held, Live, claim, executed, issue_token, read_status, require_blocking
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators
 from nebis.integrations.extras import needed
@@ -38,7 +39,7 @@ with needed("drf"):
     from nebis.integrations.django.responses import exchange_of, response_of
     from nebis.integrations.django.views import report, shown
 
-__all__ = ["bind", "idempotent", "operation_status"]
+__all__ = ["bind", "idempotency_tokens", "idempotent", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -134,6 +135,26 @@ def operation_status(nebis: Nebis, *, tenant: Callable[[Any], Any], wire: Wire |
     return view
 
 
+def idempotency_tokens(
+    nebis: Nebis, *, tenant: Callable[[Any], Any], lifetime: timedelta | None = None, wire: Wire | None = None
+) -> Callable[..., Any]:
+    """Make the view of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`.
+
+    It authenticates and permits as the settings of REST framework say.
+    """
+
+    class IdempotencyTokens(APIView):  # type: ignore[misc]  # It ships no types.
+        """Keys that this service issues."""
+
+        def post(self, request: Any) -> Any:
+            """Issue one."""
+            body, headers = request.body, headers_of(request)
+            return response_of(issue_token(nebis, body, headers, tenant(request), lifetime=lifetime, wire=wire))
+
+    view: Callable[..., Any] = IdempotencyTokens.as_view()
+    return view
+
+
 def _require_plain(function: Callable[..., Any], name: str) -> None:
     refuse_generators(function)
     require_place(function, name)
@@ -177,7 +198,9 @@ def _answered(request: Any, protected: Protection, held: Held, call: Callable[[H
     def endpoint() -> Live:
         nonlocal replaced
         try:
-            replaced = _finalized(request, call(held))
+            answer = call(held)
+            # An answer that the handler has from `attempt.original` is rendered already.
+            replaced = response_of(answer) if isinstance(answer, Exchange) else _finalized(request, answer)
             return exchange_of(replaced, limit_bytes), None
         except Exception as error:  # noqa: BLE001 - what the view's own handler does not know, it raises again.
             response = _view(request).handle_exception(error)

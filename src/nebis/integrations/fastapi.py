@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
 from typing import Annotated, Any, TypeVar, Unpack, cast
 
 from nebis.aio import AsyncNebis, AsyncOperation
@@ -16,7 +17,9 @@ from nebis.integrations.asgi_request import (
     claimed,
     counted,
     executed,
+    headers_of,
     incoming,
+    issue_token,
     passage_of,
     read_status,
     telling,
@@ -37,9 +40,9 @@ with needed("fastapi"):
     from pydantic import TypeAdapter
     from starlette.concurrency import run_in_threadpool
 
-    from nebis.integrations.starlette import rendered, response_of
+    from nebis.integrations.starlette import as_response, rendered, response_of
 
-__all__ = ["NebisRoute", "bind", "idempotent", "late_exits", "lifespan", "operation_status"]
+__all__ = ["NebisRoute", "bind", "idempotency_tokens", "idempotent", "late_exits", "lifespan", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HIDDEN = "nebis_hidden"
@@ -82,7 +85,7 @@ def idempotent(
             if passage.answer is not None:
                 return Response()
             try:
-                return await callee(attempt, **named)
+                return as_response(await callee(attempt, **named))
             except Exception as error:
                 # Raised on: dependencies have to roll back what the endpoint left.
                 passage.error = error
@@ -183,6 +186,28 @@ def operation_status(
     number = signature.parameters["id"].replace(annotation=str)
     endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]  # What FastAPI reads.
         parameters=[number, owner], return_annotation=inspect.Signature.empty
+    )
+    return endpoint
+
+
+def idempotency_tokens(
+    nebis: AsyncNebis | Nebis,
+    *,
+    tenant: Callable[..., Any],
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Make the endpoint of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+
+    async def endpoint(request: Request, owner: Any) -> Response:
+        body, headers = await request.body(), headers_of(request.scope)
+        return response_of(await issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire))
+
+    signature = inspect.signature(endpoint)
+    arrived = signature.parameters["request"].replace(annotation=Request)
+    owner = signature.parameters["owner"].replace(annotation=Annotated[Any, Depends(tenant)])
+    endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]  # What FastAPI reads.
+        parameters=[arrived, owner], return_annotation=inspect.Signature.empty
     )
     return endpoint
 

@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from nebis.core.record import EffectsMode
@@ -16,7 +17,7 @@ from nebis.http.body import json_of
 from nebis.http.exchange import Exchange
 from nebis.http.query import query_pairs
 from nebis.http.wire import Wire
-from nebis.integrations.blocking import Held, Live, claim, executed, read_status, require_blocking
+from nebis.integrations.blocking import Held, Live, claim, executed, issue_token, read_status, require_blocking
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators, require_innermost
 from nebis.integrations.extras import needed
@@ -31,7 +32,7 @@ with needed("flask"):
     from werkzeug.datastructures import FileStorage, Headers
     from werkzeug.exceptions import HTTPException
 
-__all__ = ["bind", "idempotent", "operation_status"]
+__all__ = ["bind", "idempotency_tokens", "idempotent", "operation_status"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,6 +136,26 @@ def operation_status(
     return blueprint
 
 
+def idempotency_tokens(
+    nebis: Nebis,
+    *,
+    tenant: Callable[[], Any],
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+    url_prefix: str = "/idempotency-tokens",
+) -> Blueprint:
+    """Make the blueprint of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+    blueprint = Blueprint("nebis_tokens", __name__, url_prefix=url_prefix)
+
+    @blueprint.post("")
+    def tokens() -> Response:
+        owner, headers = current_app.ensure_sync(tenant)(), headers_of(request.environ)
+        body = request.get_data()
+        return response_of(issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire))
+
+    return blueprint
+
+
 def response_of(exchange: Exchange) -> Response:
     """Make a response that is sent exactly as the answer says."""
     response = current_app.response_class(exchange.body, exchange.status)
@@ -148,7 +169,9 @@ def _ran(protected: Protection, held: Held, call: Callable[[Held], Any]) -> Resp
 
     def endpoint() -> Live:
         try:
-            return _gathered(app.make_response(call(held)), limit_bytes, closing), None
+            answer = call(held)
+            response = response_of(answer) if isinstance(answer, Exchange) else app.make_response(answer)
+            return _gathered(response, limit_bytes, closing), None
         except Exception as error:  # noqa: BLE001 - what Flask does not know either it raises again.
             exchange = _gathered(app.make_response(app.handle_user_exception(error)), limit_bytes, closing)
             # abort(redirect(...)) is an answer and no failure.

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Annotated, Any, TypeVar, Unpack, cast
 
 from nebis.aio import AsyncNebis, AsyncOperation
@@ -20,6 +21,7 @@ from nebis.integrations.asgi_request import (
     executed,
     headers_of,
     incoming,
+    issue_token,
     passage_of,
     read_status,
     telling,
@@ -43,7 +45,7 @@ with needed("litestar"):
     from litestar.routes import BaseRoute, HTTPRoute
     from litestar.serialization import encode_json
 
-__all__ = ["NebisPlugin", "bind", "idempotent", "operation_status"]
+__all__ = ["NebisPlugin", "bind", "idempotency_tokens", "idempotent", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HIDDEN = "nebis_key"
@@ -143,7 +145,7 @@ def idempotent(
                 passage.error = error
                 raise
             passage.is_own = True
-            return answer
+            return response_of(answer) if isinstance(answer, Exchange) else answer
 
         return _shown(handler, function, protected, takes_request=takes_request)
 
@@ -187,11 +189,33 @@ def operation_status(
 
     async def handler(request: Request[Any, Any, Any]) -> Response[bytes]:
         exchange = await read_status(nebis, str(request.path_params["id"]), await outcome_of(tenant, request), wire)
-        headers = dict(exchange.headers)
-        media_type = headers.pop("content-type")
-        return Response(content=exchange.body, status_code=exchange.status, headers=headers, media_type=media_type)
+        return response_of(exchange)
 
     return handler
+
+
+def idempotency_tokens(
+    nebis: AsyncNebis | Nebis,
+    *,
+    tenant: Callable[[Request[Any, Any, Any]], Any],
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> Callable[..., Coroutine[Any, Any, Response[bytes]]]:
+    """Make the handler of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+
+    async def handler(request: Request[Any, Any, Any]) -> Response[bytes]:
+        owner, headers = await outcome_of(tenant, request), headers_of(cast("Any", request.scope))
+        body = await request.body()
+        return response_of(await issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire))
+
+    return handler
+
+
+def response_of(exchange: Exchange) -> Response[bytes]:
+    """Make a response that is sent exactly as the answer says."""
+    headers = dict(exchange.headers)
+    media_type = headers.pop("content-type", "application/octet-stream")
+    return Response(content=exchange.body, status_code=exchange.status, headers=headers, media_type=media_type)
 
 
 def _shown(handler: Callable[..., Any], function: F, admission: Admission, *, takes_request: bool) -> F:

@@ -11,10 +11,12 @@ from typing import Any, TypeAlias, assert_never
 from nebis.answering import failure, refusal
 from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import Pairs
-from nebis.core.record import OutcomeKind
+from nebis.core.record import Outcome, OutcomeKind
 from nebis.core.secret import Secrets
+from nebis.deadline import Deadline
 from nebis.errors import (
     BodyRefused,
+    DeadlinePassed,
     InFlight,
     KeyMissing,
     MisuseError,
@@ -28,6 +30,7 @@ from nebis.errors import (
 )
 from nebis.flows.request import Ending, Failed, Finished, Request
 from nebis.http.body import json_of
+from nebis.http.deadline import deadline_of
 from nebis.http.exchange import Exchange, Storage, Stored, first_told, freeze, thaw
 from nebis.http.headers import HeaderPairs, key_value, require_once
 from nebis.http.options import (
@@ -86,6 +89,7 @@ class Admitted:
     tenant: str
     key: str = field(repr=False)
     command: object = field(repr=False)
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,9 @@ class Admission:
         Raises a `RequestError`, to be told by `refused`.
         """
         require_once(incoming.headers)
+        deadline = deadline_of(incoming.headers, self.wire)
+        if deadline is not None and deadline.has_passed:
+            raise DeadlinePassed(self.name)
         sent = None if self._ignores_header() else key_value(incoming.headers, self.wire.key_header)
         if sent is None and isinstance(self.key, RequiredKey):
             raise KeyMissing(self.name)
@@ -124,7 +131,8 @@ class Admission:
         if tree is None:
             tree = json_of(incoming.body, incoming.headers, limit_bytes=self.body_limit_bytes)
         command = tree if incoming.command is THE_BODY else incoming.command
-        return Admitted(tenant=tenant, key=sent if sent is not None else self._made_key(tree, command), command=command)
+        key = sent if sent is not None else self._made_key(tree, command)
+        return Admitted(tenant=tenant, key=key, command=command, deadline=deadline)
 
     def _ignores_header(self) -> bool:
         return isinstance(self.key, BodyKey) or (isinstance(self.key, BusinessKey) and self.key.always)
@@ -193,7 +201,7 @@ class Protection(Admission):
         admitted = self.admit(incoming, tenant)
         if admitted is None:
             return None
-        return self.subject.request(
+        request = self.subject.request(
             secrets,
             key=admitted.key,
             tenant=admitted.tenant,
@@ -203,6 +211,14 @@ class Protection(Admission):
             encode_rejection=self._encode_rejection,
             headers=incoming.headers,
             query=incoming.query,
+        )
+        return self.subject.asked(
+            replace(request, reveal=self._reveal),
+            secrets,
+            key=admitted.key,
+            tenant=admitted.tenant,
+            command=admitted.command,
+            deadline=admitted.deadline,
         )
 
     def ended(
@@ -278,6 +294,13 @@ class Protection(Admission):
         # Of an exception that says nothing to callers only the type is told: the rest may be somebody's data (SEC24).
         known = error if isinstance(error, Rejected | ResultUnstorable) else Rejected(type(error).__name__)
         return self.refused(known)
+
+    def _reveal(self, outcome: Outcome) -> Exchange | None:
+        """Read an answer back for an endpoint that repeats it; None if it was not kept, or is rebuilt each time."""
+        if outcome.kind not in (OutcomeKind.SUCCEEDED, OutcomeKind.REJECTED):
+            return None
+        stored = self._thawed(outcome.body)
+        return stored.exchange if stored.reference is None else None
 
     def _thawed(self, sealed: bytes) -> Stored:
         limit_bytes = max(self.storage.limit_bytes, 4 * 1024 * 1024) + LARGEST_HEAD_BYTES

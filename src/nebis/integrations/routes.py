@@ -77,6 +77,7 @@ def protection(
     if reconstruct is not None and not has_body:
         faults.append("store_body=False and reconstruct both replace the stored body; choose one")
     policy = _policy(effects, chosen, faults)
+    faults += [] if policy is None else faults_of_issued(policy, key)
     if policy is None or faults:
         raise ConfigError([f"endpoint {name!r}: {fault}" for fault in faults])
     storage = Storage(
@@ -129,6 +130,13 @@ def _policy(effects: EffectsMode | None, chosen: dict[str, Any], faults: list[st
     if policy.single_transaction:
         faults.append("single_transaction is for operations; bind one to the route, or leave it out")
     return policy
+
+
+def faults_of_issued(policy: Policy, key: object) -> list[str]:
+    """Return what is wrong with where a route takes keys from that the service has to have issued."""
+    if not policy.issued_keys or isinstance(key, RequiredKey | BodyKey):
+        return []
+    return ["issued_keys=True takes tokens that clients send; key= is RequiredKey() or BodyKey(...) there"]
 
 
 def faults_of_choices(key: object, tenant: object) -> list[str]:

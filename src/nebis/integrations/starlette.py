@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar, Unpack, cast
 
 from nebis.aio import AsyncNebis, AsyncOperation
@@ -13,7 +14,7 @@ from nebis.http.exchange import Exchange
 from nebis.http.headers import decoded
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard, lifespan
-from nebis.integrations.asgi_request import claimed, executed, incoming, passage_of, read_status, telling
+from nebis.integrations.asgi_request import claimed, executed, incoming, issue_token, passage_of, read_status, telling
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import Callee, outcome_of, require_innermost
 from nebis.integrations.extras import needed
@@ -26,7 +27,7 @@ with needed("starlette"):
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
 
-__all__ = ["NebisMiddleware", "bind", "idempotent", "lifespan", "operation_status"]
+__all__ = ["NebisMiddleware", "bind", "idempotency_tokens", "idempotent", "lifespan", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,7 +85,7 @@ def idempotent(
             if passage.answer is not None:
                 return Response()
             try:
-                return _Own(passage, await callee(attempt, *arguments, **named))
+                return _Own(passage, as_response(await callee(attempt, *arguments, **named)))
             except Exception as error:
                 passage.error = error
                 raise
@@ -137,6 +138,23 @@ def operation_status(
     return endpoint
 
 
+def idempotency_tokens(
+    nebis: AsyncNebis | Nebis,
+    *,
+    tenant: Callable[[Request], Any],
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> Callable[[Request], Any]:
+    """Make the endpoint of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+
+    async def endpoint(request: Request) -> Response:
+        owner, headers = await outcome_of(tenant, request), decoded(request.headers.raw)
+        body = await request.body()
+        return response_of(await issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire))
+
+    return endpoint
+
+
 def rendered(value: Any) -> Exchange:
     """Make a stored answer of what an endpoint gives to `tx.finish`: a response, or plain data."""
     response = value if isinstance(value, Response) else JSONResponse(value)
@@ -166,6 +184,11 @@ def _request(arguments: tuple[Any, ...]) -> Request:
 async def _tenant(admission: Admission, request: Request) -> Any:
     given = admission.given_tenant(request.client.host if request.client else None, decoded(request.headers.raw))
     return given if given is not None else await outcome_of(cast("Callable[..., Any]", admission.tenant), request)
+
+
+def as_response(value: Any) -> Any:
+    """Return what an endpoint returned; an answer that it has from `attempt.original` as a response."""
+    return response_of(value) if isinstance(value, Exchange) else value
 
 
 def response_of(exchange: Exchange) -> Response:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from nebis.errors import NebisError
 from nebis.http.exchange import Exchange
+from nebis.http.tokens import LARGEST_ASK_BYTES
 from nebis.http.wire import Wire
-from nebis.integrations.blocking import Held, Live, claim, read_status, require_blocking
+from nebis.integrations.blocking import Held, Live, claim, issue_token, read_status, require_blocking
 from nebis.integrations.rules import ATTEMPT, Rule, matching, rendered, rule
-from nebis.integrations.wsgi_request import headers_of, incoming, path_of, peer_of, send
+from nebis.integrations.tokens import refused
+from nebis.integrations.wsgi_request import headers_of, incoming, path_of, peer_of, send, take_body
 from nebis.sync import Nebis
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["ATTEMPT", "Protected", "operation_status", "rule"]
+__all__ = ["ATTEMPT", "Protected", "idempotency_tokens", "operation_status", "rule"]
 
 log = logging.getLogger("nebis")
 
@@ -71,6 +74,29 @@ def operation_status(
             return send(Exchange(status=405, headers=(("allow", "GET"),)), start_response)
         operation_id = path_of(environ).rpartition("/")[2]
         return send(read_status(nebis, operation_id, tenant(environ), wire), start_response)
+
+    return application
+
+
+def idempotency_tokens(
+    nebis: Nebis,
+    *,
+    tenant: Callable[[WSGIEnvironment], Any],
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> WSGIApplication:
+    """Make the application of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "POST":
+            return send(Exchange(status=405, headers=(("allow", "POST"),)), start_response)
+        owner, headers = tenant(environ), headers_of(environ)
+        try:
+            body = take_body(environ, limit_bytes=LARGEST_ASK_BYTES)
+        except NebisError as error:
+            return send(refused(error, wire), start_response)
+        answer = issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire)
+        return send(answer, start_response)
 
     return application
 

@@ -13,6 +13,7 @@ from nebis.core.verbs import Verb
 from nebis.flow import Flow
 from nebis.ports.history import History
 from nebis.ports.inbox import Inbox
+from nebis.ports.velocity import Velocity
 
 T = TypeVar("T")
 
@@ -29,8 +30,12 @@ class DefiniteFailure(StoreFailure):
     """A store call of which it is certain that it changed nothing."""
 
 
-class RowLocked(DefiniteFailure):
-    """A batch that was rolled back because somebody holds a lock that one of its members needs; split it."""
+class Spoilt(DefiniteFailure):
+    """A batch that was rolled back because of what one of its members asks for; the others may go without it."""
+
+
+class RowLocked(Spoilt):
+    """A batch that was rolled back because somebody holds a lock that one of its members needs."""
 
 
 class IndefiniteFailure(StoreFailure):
@@ -106,7 +111,7 @@ class SecretState:
     check_values: frozenset[bytes] = field(repr=False)
 
 
-class Store(History, Inbox, Protocol):
+class Store(History, Inbox, Velocity, Protocol):
     """A durable memory of records. Every method is a flow of the store's own asks.
 
     `now` replaces the store's clock in tests; in production it is None and the store's own clock decides (I7).

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
-from nebis.core.record import Outcome, Record
+from nebis.core.record import Outcome, Record, RecordId
 from nebis.core.verbs import Complete, Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
@@ -45,6 +45,8 @@ from nebis.ports.messages import Message
 from nebis.ports.observer import Observer
 from nebis.ports.outbox import Outbox, outbox_of
 from nebis.ports.store import BlockingBackend, BlockingTransaction, StoreFailure
+from nebis.ports.velocity import ChargeVelocity
+from nebis.runtime.blocking_batcher import BlockingBatcher
 from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
@@ -76,6 +78,7 @@ class BlockingWorld:
         counting = Counting()
         self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
+        self._batcher = BlockingBatcher(self._send)
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
@@ -111,9 +114,12 @@ class BlockingWorld:
 
     def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
-        [answer] = self.backend.sessions.run(self.backend.store.apply([verb]))
+        answer = self._batcher.apply(verb)
         self.signals.applied(verb)
         return answer
+
+    def _send(self, verbs: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        return self.backend.sessions.run(self.backend.store.apply(verbs))
 
     def close(self, grace_seconds: float = 0.0) -> None:
         """Start nothing new, wait for what runs, let go of what does not end in time, and close every connection."""
@@ -130,6 +136,7 @@ class BlockingWorld:
         if self._housekeeping is not None:
             self._housekeeping.close()
         self.heartbeat.close()
+        self._batcher.close()
         self.backend.sessions.close()
 
     def _let_go(self, watch: Watch) -> None:
@@ -215,6 +222,18 @@ class BlockingTurn:
     def find(self, ask: Find) -> Record | None:
         backend = self._world.backend
         return backend.sessions.run(backend.store.find(ask.identity))
+
+    def find_by_id(self, record_id: RecordId) -> Record | None:
+        """Read a record by its public id, inside the transaction of this turn if one is open.
+
+        There it may hold the only lock of a file, for which whoever has the connection outside would wait.
+        """
+        backend = self._world.backend
+        place = backend.sessions if self.transaction is None else self.transaction
+        try:
+            return place.run(backend.store.find_by_id(record_id))
+        except StoreFailure as failure:
+            raise StoreUnavailable(failure.detail) from failure
 
     def draw(self, _: Draw) -> object:
         return draw()
@@ -310,6 +329,10 @@ class BlockingTurn:
         backend = self._world.backend
         return backend.sessions.run(ask.act(backend.store))
 
+    def charge_velocity(self, ask: ChargeVelocity) -> int | None:
+        backend = self._world.backend
+        return backend.sessions.run(backend.store.charge(ask.charges, identity=ask.identity))
+
     def _open(self) -> BlockingTransaction:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
@@ -351,6 +374,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     TransactionRollback: BlockingTurn.transaction_rollback,
     Barrier: BlockingTurn.barrier,
     AskInbox: BlockingTurn.ask_inbox,
+    ChargeVelocity: BlockingTurn.charge_velocity,
     CallEffect: BlockingTurn.call_effect,
     KeepTrying: BlockingTurn.keep_trying,
     KeepLate: BlockingTurn.keep_late,

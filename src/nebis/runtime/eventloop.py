@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
-from nebis.core.record import Outcome, Record
+from nebis.core.record import Outcome, Record, RecordId
 from nebis.core.verbs import Complete, Verb, identity_of
 from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
@@ -47,6 +47,8 @@ from nebis.ports.messages import Message
 from nebis.ports.observer import Observer
 from nebis.ports.outbox import Outbox, outbox_of
 from nebis.ports.store import AsyncBackend, AsyncTransaction, StoreFailure
+from nebis.ports.velocity import ChargeVelocity
+from nebis.runtime.async_batcher import AsyncBatcher
 from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
@@ -81,6 +83,7 @@ class AsyncWorld:
         counting = Counting()
         self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
         self.signals = Signals()
+        self._batcher = AsyncBatcher(self._send)
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
@@ -122,9 +125,12 @@ class AsyncWorld:
 
     async def apply(self, verb: Verb) -> Answer | Locked:
         """Apply one verb, and wake whoever waits for its record."""
-        [answer] = await self.backend.sessions.run(self.backend.store.apply([verb]))
+        answer = await self._batcher.apply(verb)
         self.signals.applied(verb)
         return answer
+
+    async def _send(self, verbs: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        return await self.backend.sessions.run(self.backend.store.apply(verbs))
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Start nothing new, wait for what runs, let go of what does not end in time, and close every connection."""
@@ -143,6 +149,7 @@ class AsyncWorld:
         if self._housekeeping is not None:
             await asyncio.to_thread(self._housekeeping.close)
         await asyncio.to_thread(self.heartbeat.close)
+        await self._batcher.close()
         await self.backend.sessions.close()
 
     async def _let_go(self, watch: Watch) -> None:
@@ -223,6 +230,18 @@ class AsyncTurn:
     async def find(self, ask: Find) -> Record | None:
         backend = self._world.backend
         return await backend.sessions.run(backend.store.find(ask.identity))
+
+    async def find_by_id(self, record_id: RecordId) -> Record | None:
+        """Read a record by its public id, inside the transaction of this turn if one is open.
+
+        There it may hold the only lock of a file, for which whoever has the connection outside would wait.
+        """
+        backend = self._world.backend
+        place = backend.sessions if self.transaction is None else self.transaction
+        try:
+            return await place.run(backend.store.find_by_id(record_id))
+        except StoreFailure as failure:
+            raise StoreUnavailable(failure.detail) from failure
 
     async def draw(self, _: Draw) -> object:
         return draw()
@@ -376,6 +395,10 @@ class AsyncTurn:
         backend = self._world.backend
         return await backend.sessions.run(ask.act(backend.store))
 
+    async def charge_velocity(self, ask: ChargeVelocity) -> int | None:
+        backend = self._world.backend
+        return await backend.sessions.run(backend.store.charge(ask.charges, identity=ask.identity))
+
     def _open(self) -> AsyncTransaction:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
@@ -416,6 +439,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
     TransactionRollback: AsyncTurn.transaction_rollback,
     Barrier: AsyncTurn.barrier,
     AskInbox: AsyncTurn.ask_inbox,
+    ChargeVelocity: AsyncTurn.charge_velocity,
     CallEffect: AsyncTurn.call_effect,
     KeepTrying: AsyncTurn.keep_trying,
     KeepLate: AsyncTurn.keep_late,

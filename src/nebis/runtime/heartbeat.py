@@ -7,6 +7,7 @@ It must not run on the loop or the pool that it guards: a handler that blocks ei
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -76,6 +77,8 @@ class Heartbeat:
         self._watches: set[Watch] = set()
         self._unconfirmed: dict[bytes, Verb] = {}
         self._retry_at = 0.0
+        self._wakes_at = 0.0
+        """When the thread looks again by itself; zero while it is at work, after which it looks anyway."""
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
@@ -93,8 +96,7 @@ class Heartbeat:
         )
         with self._condition:
             self._watches.add(watch)
-            is_earlier = self._start() or min(_next_due(other) for other in self._watches) == _next_due(watch)
-            if is_earlier:
+            if self._start() or _next_due(watch) < self._wakes_at:
                 self._condition.notify()
         return watch
 
@@ -140,7 +142,10 @@ class Heartbeat:
         while True:
             with self._condition:
                 while not self._is_closed and not self._is_due():
-                    self._condition.wait(self._seconds_to_next())
+                    seconds = self._seconds_to_next()
+                    self._wakes_at = math.inf if seconds is None else time.monotonic() + seconds
+                    self._condition.wait(seconds)
+                self._wakes_at = 0.0
                 if self._is_closed:
                     break
                 watches, unnoted = self._due_watches(), self._due_notes()

@@ -26,7 +26,8 @@ from nebis.ports.store import (
     Tally,
     Tier,
 )
-from nebis.stores.memory_inbox import MemoryInbox, Touch
+from nebis.stores.memory_inbox import Touch
+from nebis.stores.memory_velocity import MemoryVelocity
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -49,14 +50,14 @@ def _process_clock_us() -> int:
     return time.time_ns() // 1000  # noqa: TID251
 
 
-class MemoryStore(MemoryInbox):
+class MemoryStore(MemoryVelocity):
     """A store that lives and dies with its process; any number of backends may share one."""
 
     def __init__(self, *, clock: Callable[[], int] = _process_clock_us) -> None:
         super().__init__()
         self._clock = clock
         self._lock = Lock()
-        self._records: dict[bytes, Record] = {}
+        self._records = {}
         self._newest_fence = 0
         self._generated_secret: bytes | None = None
         self._tallies: dict[Tally, int] = {}
@@ -106,6 +107,7 @@ class MemoryStore(MemoryInbox):
                 due = [key for key, (forget_at, _) in self._late_results.items() if forget_at <= instant]
                 for key in due[:limit]:
                     del self._late_results[key]
+                self._forget_meters(instant, limit)
             return aged
 
         return (yield from Touch(sweep.value, act))

@@ -220,7 +220,17 @@ def test_a_private_target_is_refused_unless_it_is_meant(host: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "ftp://example.com/", "http://", "http://u:p@127.0.0.1/", "http://127.0.0.1:port/", "http://127.0.0.1/ü b"],
+    [
+        "",
+        "ftp://example.com/",
+        "http://",
+        "http://u:p@127.0.0.1/",
+        "http://127.0.0.1:port/",
+        "http://127.0.0.1/ü b",
+        "http://ü/",
+        f"http://{'a' * 70}/",
+        "http://a..b/",
+    ],
 )
 def test_a_url_that_is_none_is_refused_without_repeating_it(url: str) -> None:
     result = publish_one(url)

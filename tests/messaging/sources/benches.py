@@ -26,7 +26,7 @@ class Reader(Protocol):
 
     counts_redeliveries: bool
 
-    def source(self, topic: str) -> Source: ...
+    def source(self, topic: str, url: str | None = None) -> Source: ...
 
     async def left(self, topic: str) -> int:
         """Return how many messages the broker would still deliver to the group."""
@@ -39,9 +39,9 @@ class NatsReader:
     def __init__(self, bench: Bench) -> None:
         self._url = bench.url
 
-    def source(self, topic: str) -> Source:
+    def source(self, topic: str, url: str | None = None) -> Source:
         return NatsSource(
-            self._url,
+            url or self._url,
             stream=topic.replace(".", "_"),
             durable=GROUP,
             in_order=True,
@@ -61,9 +61,9 @@ class ValkeyReader:
     def __init__(self, bench: Bench) -> None:
         self._url = bench.url
 
-    def source(self, topic: str) -> Source:
+    def source(self, topic: str, url: str | None = None) -> Source:
         return StreamsSource(
-            self._url, stream=topic, group=GROUP, concurrency=1, redeliver_after_seconds=REDELIVER_AFTER_SECONDS
+            url or self._url, stream=topic, group=GROUP, concurrency=1, redeliver_after_seconds=REDELIVER_AFTER_SECONDS
         )
 
     async def left(self, topic: str) -> int:
@@ -79,8 +79,8 @@ class RabbitReader:
     def __init__(self, bench: Bench) -> None:
         self._url = bench.url
 
-    def source(self, topic: str) -> Source:
-        return RabbitSource(self._url, queue=topic, concurrency=1)
+    def source(self, topic: str, url: str | None = None) -> Source:
+        return RabbitSource(url or self._url, queue=topic, concurrency=1)
 
     async def left(self, topic: str) -> int:
         async with await aio_pika.connect(self._url) as connection:
@@ -94,10 +94,10 @@ class KafkaReader:
     def __init__(self, bench: Bench) -> None:
         self._url = bench.url
 
-    def source(self, topic: str) -> Source:
+    def source(self, topic: str, url: str | None = None) -> Source:
         # The mock cluster lets a new member in only when the session of the last one has run out.
         session = {"session.timeout.ms": 4000, "heartbeat.interval.ms": 200}
-        return KafkaSource(self._url, topics=[topic], group=f"{GROUP}.{topic}", settings=session)
+        return KafkaSource(url or self._url, topics=[topic], group=f"{GROUP}.{topic}", settings=session)
 
     async def left(self, topic: str) -> int:
         consumer = Consumer({"bootstrap.servers": self._url, "group.id": f"{GROUP}.{topic}"})

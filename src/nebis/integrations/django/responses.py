@@ -43,6 +43,11 @@ def rendered(value: Any) -> Exchange:
     return exchange_of(response, sys.maxsize)  # Whether it can be stored is decided by whoever stores it.
 
 
+def as_response(value: Any) -> Any:
+    """Return what a view returned; an answer that it has from `attempt.original` as a response."""
+    return response_of(value) if isinstance(value, Exchange) else value
+
+
 def response_of(exchange: Exchange, replaced: Any = None) -> Any:
     """Make a response that is sent exactly as the answer says; what `replaced` holds open is closed with it."""
     response = HttpResponse(exchange.body, status=exchange.status)

@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, TypeVar, Unpack, cast
 
 from nebis.aio import AsyncNebis, AsyncOperation
@@ -30,15 +31,22 @@ with needed("django"):
     from django.http import Http404
     from django.http.multipartparser import MultiPartParserError
     from django.utils.decorators import method_decorator
-    from django.views.decorators.http import require_safe
+    from django.views.decorators.csrf import csrf_exempt
+    from django.views.decorators.http import require_POST, require_safe
 
     from nebis.integrations.django import awaiting
     from nebis.integrations.django.awaiting import AsyncHeld, called, outliving, require_loop
     from nebis.integrations.django.placement import OwnTransactions, require_alone, require_place
     from nebis.integrations.django.requests import headers_of, incoming, request_of
-    from nebis.integrations.django.responses import exchange_of, exchange_of_async, rendered, response_of
+    from nebis.integrations.django.responses import (
+        as_response,
+        exchange_of,
+        exchange_of_async,
+        rendered,
+        response_of,
+    )
 
-__all__ = ["bind", "idempotent", "operation_status"]
+__all__ = ["bind", "idempotency_tokens", "idempotent", "operation_status"]
 
 log = logging.getLogger("nebis")
 
@@ -125,6 +133,32 @@ def operation_status(
     return view
 
 
+def idempotency_tokens(
+    nebis: AsyncNebis | Nebis,
+    *,
+    tenant: Callable[[Any], Any],
+    lifetime: timedelta | None = None,
+    wire: Wire | None = None,
+) -> Callable[..., Any]:
+    """Make the view of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`.
+
+    Whoever may ask is up to `tenant`, not to a token against forged forms: an answer is of no use to other sites.
+    """
+    chosen: Any = {"lifetime": lifetime, "wire": wire}
+
+    async def awaited(request: Any) -> Any:
+        owner, headers = await called(tenant, request), headers_of(request)
+        return response_of(await asgi_request.issue_token(nebis, request.body, headers, owner, **chosen))
+
+    def blocked(request: Any) -> Any:
+        assert isinstance(nebis, Nebis)
+        owner, headers = tenant(request), headers_of(request)
+        return response_of(blocking.issue_token(nebis, request.body, headers, owner, **chosen))
+
+    view: Callable[..., Any] = csrf_exempt(require_POST(awaited if isinstance(nebis, AsyncNebis) else blocked))
+    return view
+
+
 class Asking:
     """Who asks, and for what: found on every request, before anything is looked up."""
 
@@ -201,7 +235,7 @@ def answered(
         limit_bytes = protected.storage.limit_bytes
         try:
             with transactions.opened(request):
-                replaced = call(held)
+                replaced = as_response(call(held))
                 return exchange_of(replaced, limit_bytes), None
         except _REFUSALS as refusal:
             return exchange_of(response_for_exception(request, refusal), limit_bytes), refusal
@@ -247,7 +281,7 @@ async def answered_async(request: Any, protected: Protection, held: Any, call: C
         nonlocal replaced
         limit_bytes = protected.storage.limit_bytes
         try:
-            replaced = await call(held)
+            replaced = as_response(await call(held))
             return await exchange_of_async(replaced, limit_bytes), None
         except _REFUSALS as refusal:
             response = await sync_to_async(response_for_exception)(request, refusal)

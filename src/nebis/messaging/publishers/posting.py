@@ -46,6 +46,8 @@ class Target:
             raise TargetRefused("the URL of the webhook is neither http nor https; correct it")
         if parts.username is not None or parts.password is not None:
             raise TargetRefused("the URL of the webhook holds a password; sign with a secret instead")
+        if not parts.hostname.isascii():
+            raise TargetRefused("the host in the URL of the webhook is not ASCII; write it as xn--...")
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if not re.fullmatch(r"[!-~]+", path):
             raise TargetRefused("the URL of the webhook has characters that must be percent-encoded; encode them")
@@ -127,7 +129,10 @@ class Connection:
 
 async def _addresses(target: Target) -> list[str]:
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    try:
+        found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # A name with an empty label, or one longer than names may be.
+        raise TargetRefused("the host in the URL of the webhook is no name; correct it") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 

@@ -53,11 +53,10 @@ class StreamsPublisher:
         )
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[PublishResult]:
-        """Append all in one round trip."""
+        """Append all in one round trip, after one that finds out whether the server is there."""
         try:
-            pool = self._client.connection_pool
-            # Connecting by itself first: what fails here was never sent.
-            await pool.release(await pool.get_connection())  # type: ignore[no-untyped-call]
+            # By itself first: what fails here was never sent.
+            await self._client.ping()
         except (*_OUTAGES, RedisError) as error:
             return [Refused(reason=f"the server of the streams cannot be reached ({phrase(error)})")] * len(messages)
         pipeline = self._client.pipeline(transaction=False)

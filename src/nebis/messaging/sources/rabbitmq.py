@@ -14,7 +14,7 @@ from nebis.messaging.wire import DEFAULT_CONTENT_TYPE
 try:
     import aio_pika
     from aio_pika.abc import AbstractIncomingMessage
-    from aio_pika.exceptions import AMQPError
+    from aio_pika.exceptions import AMQPError, ChannelInvalidStateError
 except ImportError as error:
     raise missing("aio-pika", extra="rabbitmq") from error
 
@@ -29,7 +29,7 @@ class RabbitSource(Source):
     the head of its queue. With a `concurrency` of one and a single active consumer the queue's order is kept.
     """
 
-    outages: ClassVar[tuple[type[Exception], ...]] = (OSError, AMQPError, TimeoutError)
+    outages: ClassVar[tuple[type[Exception], ...]] = (OSError, AMQPError, ChannelInvalidStateError, TimeoutError)
 
     def __init__(self, url: str, *, queue: str, concurrency: int = 10, timeout_seconds: float = 10.0) -> None:
         self._url = url

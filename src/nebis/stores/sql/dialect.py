@@ -104,6 +104,18 @@ class InboxStatements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VelocityStatements:
+    """Every statement that meters need, by the name that it has in `velocity.sql`."""
+
+    forget: Statement
+    charge: Statement | None = None
+    """Absent where a transaction locks the whole database: then the three below do the same."""
+    look: Statement | None = None
+    read_meter: Statement | None = None
+    write_meter: Statement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One database's way to say what every SQL store says."""
 
@@ -111,6 +123,7 @@ class Dialect:
     statements: Statements
     outbox: OutboxStatements
     inbox: InboxStatements
+    velocity: VelocityStatements
     migrations: tuple[Migration, ...]
     create_schema: Statement | None = None
     """Absent where the tables are in no schema of their own."""
@@ -136,6 +149,7 @@ def _read_dialect(name: str, *, schema: str | None) -> Dialect:
         statements=Statements(**read_statements(_text_of(folder.joinpath("statements.sql")), schema=schema)),
         outbox=OutboxStatements(**read_statements(_text_of(folder.joinpath("outbox.sql")), schema=schema)),
         inbox=InboxStatements(**read_statements(_text_of(folder.joinpath("inbox.sql")), schema=schema)),
+        velocity=VelocityStatements(**read_statements(_text_of(folder.joinpath("velocity.sql")), schema=schema)),
         migrations=tuple(
             read_migration(source.name.removesuffix(".sql"), _text_of(source), schema=schema)
             for source in sources

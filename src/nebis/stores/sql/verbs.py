@@ -26,16 +26,18 @@ from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
 from nebis.stores.sql.rows import STATES, records_of, state_of
+from nebis.stores.sql.velocity import SqlVelocity
 
 _GENERATED_SECRET = "secret"  # noqa: S105 - the name of a row, not a secret.
 
 
-class SqlStore(SqlInbox):
+class SqlStore(SqlInbox, SqlVelocity):
     """A store in one SQL database; what its flows ask is performed by the sessions of a driver."""
 
     def __init__(self, dialect: Dialect, capabilities: Capabilities) -> None:
         super().__init__(dialect.statements)
         self._inbox = dialect.inbox
+        self._velocity = dialect.velocity
         self._dialect = dialect
         self._capabilities = capabilities
         self.outbox = SqlOutbox(dialect, self.apply, self._write_audit)
@@ -100,6 +102,7 @@ class SqlStore(SqlInbox):
             yield from Query(self._statements.drop_effects, {}, [{"record_id": row[0]} for row in swept])
         if sweep is Sweep.FORGET:
             yield from Query(self._statements.forget_late_results, shared)
+            yield from Query(self._velocity.forget, shared)
         return len(swept)
 
     def find(self, identity: bytes) -> Flow[Record | None]:

@@ -48,7 +48,9 @@ class TestResolve:
         answer = stage.ask(resolving(DidNotHappen(proof=proof)))
 
         assert answer == Kept()
-        assert (stage.record.state, stage.record.effects, stage.record.is_dirty) == (State.AVAILABLE, (), False)
+        assert (stage.record.state, stage.record.open_effect, stage.record.is_dirty) == (State.AVAILABLE, None, False)
+        is_burnt = proof is AbsenceProof.VOIDED
+        assert [effect.is_voided for effect in stage.record.effects] == [True] * is_burnt
         assert stage.record.expires_at == stage.now + RETENTION.outcome_us
 
     def test_that_nothing_is_seen_now_is_no_proof_f065(self, stage: Stage) -> None:

@@ -22,6 +22,7 @@ from nebis.testing.conformance.suspend import TestSuspend
 from nebis.testing.conformance.take_over import TestTakeOver
 from nebis.testing.conformance.transactions import TestHeldRecords, TestHeldStore, TestTransactions
 from nebis.testing.conformance.turn_back import TestTurnBack
+from nebis.testing.conformance.velocity import TestVelocity
 from nebis.testing.conformance.withdraw import TestWithdraw
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "TestTakeOver",
     "TestTransactions",
     "TestTurnBack",
+    "TestVelocity",
     "TestWithdraw",
     "TestWorkers",
 ]

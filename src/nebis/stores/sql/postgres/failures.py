@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt, StoreFailure
 
 
 class Unreachable(DefiniteFailure):
@@ -75,6 +75,9 @@ _LOCKED_STATES = frozenset(["40001", "40P01", "55P03"])
 _REFUSING_COMMIT_CLASSES = frozenset(["23", "40"])
 _REFUSING_COMMIT_STATES = frozenset(["55P03", "57014"])
 
+# Data that does not fit, a constraint, a limit of the server: one row of several is to blame.
+_CLASSES_ABOUT_A_ROW = frozenset(["21", "22", "23", "54"])
+
 # In these classes PostgreSQL repeats the offending value, which may be somebody's payload.
 _CLASSES_THAT_QUOTE_DATA = frozenset(["21", "22", "23", "P0"])
 
@@ -112,7 +115,8 @@ def judge(trouble: Trouble, stage: Stage) -> StoreFailure:
         case Proof.LOCKED:
             return RowLocked(trouble.detail)
         case Proof.REFUSED if stage is not Stage.COMMITTING or _may_refuse_commit(trouble.sqlstate):
-            return DefiniteFailure(trouble.detail)
+            is_about_a_row = (trouble.sqlstate or "")[:2] in _CLASSES_ABOUT_A_ROW
+            return (Spoilt if is_about_a_row else DefiniteFailure)(trouble.detail)
         case _ if stage is Stage.INSIDE:
             # COMMIT was never sent, so the server can only roll back, however the connection ended.
             return DefiniteFailure(trouble.detail)

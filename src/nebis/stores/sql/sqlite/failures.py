@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt, StoreFailure
 
 _BUSY = frozenset([sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED])
 # Before COMMIT nothing is on disk that recovery would take for committed, so each of these means: not applied. They
@@ -37,6 +37,8 @@ _REFUSED = frozenset(
         sqlite3.SQLITE_NOTADB,
     ]
 )
+# One row of several is to blame.
+_ABOUT_A_ROW = frozenset([sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH])
 # After these the connection is as good as before.
 _HARMLESS = _BUSY | {sqlite3.SQLITE_CONSTRAINT}
 
@@ -49,10 +51,12 @@ def failure_of(error: Exception, *, in_commit: bool) -> StoreFailure:
         return RowLocked(detail)
     if not isinstance(error, sqlite3.Error):
         # A value that the driver could not bind: nothing was sent.
-        return IndefiniteFailure(detail) if in_commit else DefiniteFailure(detail)
+        return IndefiniteFailure(detail) if in_commit else Spoilt(detail)
     if in_commit:
         # The commit record may be on disk although its sync failed; recovery after a crash would then honour it.
         return IndefiniteFailure(detail)
+    if code in _ABOUT_A_ROW:
+        return Spoilt(detail)
     if code in _REFUSED or isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
         return DefiniteFailure(detail)
     return IndefiniteFailure(detail)

@@ -1,0 +1,63 @@
+"""What is asked of a request before its key is claimed: that it comes in time, and that it is not one too many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nebis.core.record import Outcome, State
+from nebis.core.verbs import Claim, ExpiredPolicy
+from nebis.errors import DeadlinePassed, StoreUnavailable, TokenExpired, TooFast
+from nebis.flow import Flow
+from nebis.flows.request import Request
+from nebis.ports.asks import Elapsed, Find
+from nebis.ports.store import StoreFailure
+from nebis.ports.velocity import ChargeVelocity
+
+_BEGUN = (State.IN_PROGRESS, State.IN_DOUBT, State.COMPLETED)
+
+
+def welcome(request: Request, claim: Claim) -> Flow[Claim]:
+    """Return the claim to make, or raise `DeadlinePassed`, `TokenExpired` or `TooFast`: nothing is recorded then."""
+    if (yield from has_passed(request)):
+        raise DeadlinePassed(claim.operation)
+    if not request.may_begin:
+        claim = yield from _begun(claim)
+    if request.charges:
+        yield from _charge(request, claim)
+    return claim
+
+
+def has_passed(request: Request) -> Flow[bool]:
+    """Tell whether nobody waits for the answer any more; without a deadline nobody asks for the time either."""
+    return request.deadline is not None and (yield from Elapsed()) >= request.deadline.at_seconds
+
+
+def weigh(request: Request, outcome: Outcome) -> Flow[None]:
+    """Add what was stored to the meters of its tenant. It is stored already, so a lost count is only a lost count."""
+    if request.meters:
+        charges = [replace(charge, weight=len(outcome.body)) for charge in request.meters]
+        try:
+            yield from ChargeVelocity(charges, identity=None)
+        except StoreFailure:
+            return
+
+
+def _begun(claim: Claim) -> Flow[Claim]:
+    """Let an expired token ask for what it began in time, and begin nothing."""
+    try:
+        record = yield from Find(claim.identity)
+    except StoreFailure as failure:
+        raise StoreUnavailable(failure.detail) from failure
+    if record is None or record.state not in _BEGUN:
+        raise TokenExpired
+    return replace(claim, when_expired=ExpiredPolicy.REFUSE)
+
+
+def _charge(request: Request, claim: Claim) -> Flow[None]:
+    try:
+        wait_us = yield from ChargeVelocity(request.charges, identity=claim.identity)
+    except StoreFailure as failure:
+        # It may have been counted all the same; nothing was claimed.
+        raise StoreUnavailable(failure.detail) from failure
+    if wait_us is not None:
+        raise TooFast(claim.operation, retry_after_seconds=wait_us / 1_000_000)

@@ -1,0 +1,83 @@
+"""Group commit on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.verbs import Verb
+from nebis.ports.store import IndefiniteFailure
+from nebis.runtime.gathering import LANES, Gathering, Member, blames_a_member, own_copy
+
+Waiter: TypeAlias = "asyncio.Future[Answer | Locked]"
+Send: TypeAlias = Callable[[Sequence[Verb]], Awaitable[Sequence[Answer | Locked]]]
+
+
+class AsyncBatcher:
+    """Sends what the callers of one loop ask for in shared batches; each gets an answer of its own."""
+
+    def __init__(self, send: Send, gathering: Gathering[Waiter] | None = None) -> None:
+        self._send = send
+        self._gathering: Gathering[Waiter] = Gathering() if gathering is None else gathering
+        self._lanes_open = 0
+        # The loop itself holds tasks only weakly.
+        self._carriers: set[asyncio.Task[None]] = set()
+
+    def apply(self, verb: Verb) -> Waiter:
+        """Send a verb with the next batch. Whoever cancels the future stops waiting; the verb is sent all the same."""
+        loop = asyncio.get_running_loop()
+        waiter: Waiter = loop.create_future()
+        self._gathering.add(verb, waiter)
+        # A carrier starts when the callers that are ready now have asked, so they share its first batch.
+        if self._lanes_open < LANES:
+            self._lanes_open += 1
+            carrier = loop.create_task(self._carry())
+            self._carriers.add(carrier)
+            carrier.add_done_callback(self._carriers.discard)
+        return waiter
+
+    async def close(self) -> None:
+        """Wait until everything that was asked for is answered."""
+        while self._carriers:
+            await asyncio.wait(set(self._carriers))
+
+    async def _carry(self) -> None:
+        try:
+            while batch := self._gathering.take():
+                try:
+                    await self._deliver(batch)
+                finally:
+                    self._gathering.leave(batch)
+        finally:
+            # In the same breath as the look at an empty queue: whoever asks next must find that nobody carries.
+            self._lanes_open -= 1
+
+    async def _deliver(self, batch: list[Member[Waiter]]) -> None:
+        verbs = [member.verb for member in batch]
+        try:
+            try:
+                answers = await self._send(verbs)
+            except IndefiniteFailure:
+                # Sent again whole, with the same nonces, before anybody is told anything: mostly it is a connection
+                # that broke, and the store recognises what it has already.
+                answers = await self._send(verbs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer of those who wait.
+            if len(batch) > 1 and blames_a_member(error):
+                self._gathering.put_apart(batch)
+            else:
+                _fail(batch, error)
+            return
+        except BaseException:
+            _fail(batch, IndefiniteFailure("the process is ending"))
+            raise
+        for member, answer in zip(batch, answers, strict=True):
+            if not member.waiter.done():
+                member.waiter.set_result(answer)
+
+
+def _fail(batch: list[Member[Waiter]], error: Exception) -> None:
+    for member in batch:
+        if not member.waiter.done():
+            member.waiter.set_exception(own_copy(error))

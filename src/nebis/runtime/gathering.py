@@ -1,0 +1,172 @@
+"""What waits to be sent to the store, and how it is put into batches.
+
+A batch is made of whatever came while the previous ones were being committed: nobody ever waits for company, so one
+idle caller pays nothing for batching, and under load many verbs share one round trip and one commit.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from nebis.core.verbs import Claim, Verb, identity_of
+from nebis.errors import Overloaded
+from nebis.ports.store import Spoilt, StoreFailure
+
+W = TypeVar("W")
+
+LARGEST_BATCH = 256
+"""Larger batches take longer without being cheaper per member."""
+
+LANES = 2
+"""While the store works on one batch the next is made; more lanes only make smaller batches (measured)."""
+
+LONGEST_QUEUE = LANES * LARGEST_BATCH
+"""Claims that may wait. Whoever is admitted waits for at most one batch before its own; everybody else hears at once
+that the process is overloaded, instead of filling its memory. Writes of owners are never refused: claims bound them."""
+
+
+@dataclass(slots=True, eq=False)
+class Member(Generic[W]):
+    """One verb on its way, and whoever waits for its answer."""
+
+    verb: Verb
+    identity: bytes
+    waiter: W
+
+
+class Gathering(Generic[W]):
+    """The members that wait. Whoever shares one between threads holds a lock around each call."""
+
+    def __init__(
+        self,
+        *,
+        lanes: int = LANES,
+        largest_batch: int = LARGEST_BATCH,
+        longest_queue: int = LONGEST_QUEUE,
+        is_shared_out: bool = True,
+    ) -> None:
+        """Start empty. With `is_shared_out` the free lanes share what waits, so that all have something to do."""
+        self._lanes = lanes
+        self._largest_batch = largest_batch
+        self._longest_queue = longest_queue
+        self._is_shared_out = is_shared_out
+        self._busy_lanes = 0
+        self._alone: deque[Member[W]] = deque()
+        """Members whose batch came to nothing because of one of them: each goes by itself now."""
+        self._owners: deque[Member[W]] = deque()
+        self._claims: dict[str, deque[Member[W]]] = {}
+        """By operation, so that a flood of one cannot hold up another."""
+        self._claims_waiting = 0
+        self._under_way: set[bytes] = set()
+        """Identities that are being written. Their twins wait: an identity is at most once in any batch."""
+
+    def add(self, verb: Verb, waiter: W) -> None:
+        """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
+        member = Member(verb, identity_of(verb), waiter)
+        if isinstance(verb, Claim):
+            if self._claims_waiting >= self._longest_queue:
+                raise Overloaded(f"{self._claims_waiting} claims wait for the store")
+            self._claims.setdefault(verb.operation, deque()).append(member)
+            self._claims_waiting += 1
+        else:
+            self._owners.append(member)
+
+    @property
+    def waiting(self) -> int:
+        """Count the members that no lane carries yet."""
+        return len(self._alone) + len(self._owners) + self._claims_waiting
+
+    @property
+    def is_quiet(self) -> bool:
+        """Tell whether nobody waits and no lane is busy."""
+        return not self._busy_lanes and not self.waiting
+
+    def take(self) -> list[Member[W]]:
+        """Occupy a lane with the next batch; return nothing, and occupy nothing, where nothing can be sent now.
+
+        A batch is of one kind: all claims, or all writes of owners. Then it is mostly one statement, and so one round
+        trip and one commit.
+        """
+        idle_lanes = self._lanes - self._busy_lanes
+        if idle_lanes <= 0:
+            return []
+        batch = self._alone_next() or self._longer(idle_lanes)
+        if batch:
+            self._busy_lanes += 1
+            self._under_way.update(member.identity for member in batch)
+        return batch
+
+    def leave(self, batch: Iterable[Member[W]]) -> None:
+        """Free the lane that carried a batch."""
+        self._busy_lanes -= 1
+        self._under_way.difference_update(member.identity for member in batch)
+
+    def put_apart(self, members: Iterable[Member[W]]) -> None:
+        """Send each of these by itself, before anything else."""
+        self._alone.extend(members)
+
+    def _alone_next(self) -> list[Member[W]]:
+        for _ in range(len(self._alone)):
+            member = self._alone.popleft()
+            if member.identity not in self._under_way:
+                return [member]
+            self._alone.append(member)
+        return []
+
+    def _longer(self, idle_lanes: int) -> list[Member[W]]:
+        """Return a batch of the kind that more members wait for: neither can starve, as each grows while it waits."""
+        if len(self._owners) >= self._claims_waiting:
+            return self._next_owners(idle_lanes) or self._next_claims(idle_lanes)
+        return self._next_claims(idle_lanes) or self._next_owners(idle_lanes)
+
+    def _next_owners(self, idle_lanes: int) -> list[Member[W]]:
+        return self._picked(self._owners, self._share(len(self._owners), idle_lanes), set())
+
+    def _next_claims(self, idle_lanes: int) -> list[Member[W]]:
+        """Take from every operation in turn."""
+        batch: list[Member[W]] = []
+        taken: set[bytes] = set()
+        wanted = self._share(self._claims_waiting, idle_lanes)
+        for operation in list(self._claims):
+            queue = self._claims.pop(operation)
+            fair_share = -(-(wanted - len(batch)) // (len(self._claims) + 1))
+            batch += self._picked(queue, fair_share, taken)
+            if queue:
+                self._claims[operation] = queue  # At the end: its turn comes again after all others.
+        self._claims_waiting -= len(batch)
+        return batch
+
+    def _share(self, waiting: int, idle_lanes: int) -> int:
+        return min(-(-waiting // idle_lanes) if self._is_shared_out else waiting, self._largest_batch)
+
+    def _picked(self, queue: deque[Member[W]], wanted: int, taken: set[bytes]) -> list[Member[W]]:
+        """Take the first members that have no twin under way or in this batch; the others keep their places."""
+        batch: list[Member[W]] = []
+        passed: list[Member[W]] = []
+        while queue and len(batch) < wanted:
+            member = queue.popleft()
+            if member.identity in self._under_way or member.identity in taken:
+                passed.append(member)
+            else:
+                taken.add(member.identity)
+                batch.append(member)
+        queue.extendleft(reversed(passed))
+        return batch
+
+
+def blames_a_member(error: Exception) -> bool:
+    """Tell whether a batch came to nothing because of what one of its members is, which says nothing of the others.
+
+    That is so for what the store says of a row, and for whatever is not about the store at all: a record that cannot
+    be read, a value that cannot be sent. A store that is away would only be asked in vain once for each of them.
+    """
+    return isinstance(error, Spoilt) or not isinstance(error, StoreFailure)
+
+
+def own_copy(error: Exception) -> Exception:
+    """Return an exception for one of several waiters: each adds a traceback to its own."""
+    return copy.copy(error).with_traceback(None)

@@ -1,0 +1,214 @@
+"""Group commit: one suite for both worlds, on senders that fail in every way a store can."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.owning import KEPT
+from nebis.core.verbs import Verb, identity_of
+from nebis.errors import Overloaded, RecordCorrupt
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
+from nebis.runtime.async_batcher import AsyncBatcher
+from nebis.runtime.blocking_batcher import BlockingBatcher
+from nebis.runtime.gathering import Gathering
+from tests.runtime.verbs import claim, renewal
+
+Sender = Callable[[Sequence[Verb]], Sequence[Answer | Locked]]
+Told = list[Answer | Locked | BaseException]
+
+
+class Recorder:
+    """A store that writes down every batch, and fails where a test says so."""
+
+    def __init__(self, fail: Callable[[Sequence[Verb]], Exception | None] = lambda verbs: None) -> None:
+        self.batches: list[int] = []
+        self._fail = fail
+        self._lock = threading.Lock()
+
+    def __call__(self, verbs: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        assert len({identity_of(verb) for verb in verbs}) == len(verbs)
+        with self._lock:
+            self.batches.append(len(verbs))
+            error = self._fail(verbs)
+        if error is not None:
+            raise error
+        return [KEPT for _ in verbs]
+
+
+def on_a_loop(send: Sender, verbs: Sequence[Verb]) -> Told:
+    async def main() -> Told:
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            await asyncio.sleep(0)
+            return send(batch)
+
+        batcher = AsyncBatcher(sending)
+        told = await asyncio.gather(*(batcher.apply(verb) for verb in verbs), return_exceptions=True)
+        await batcher.close()
+        return told
+
+    return asyncio.run(main())
+
+
+def on_threads(send: Sender, verbs: Sequence[Verb]) -> Told:
+    gate = threading.Event()
+    at_the_gate: list[Verb] = []
+
+    def gated(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        at_the_gate.extend(batch)
+        gate.wait(10)
+        return send(batch)
+
+    gathering: Gathering[object] = Gathering(is_shared_out=False)
+    batcher = BlockingBatcher(gated, gathering)  # type: ignore[arg-type]  # Whoever waits is the batcher's own affair.
+    with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
+        futures: list[Future[Answer | Locked]] = [pool.submit(batcher.apply, verb) for verb in verbs]
+        while gathering.waiting + len(at_the_gate) < len(verbs):
+            threading.Event().wait(0.001)  # Until everybody has asked; nothing says so.
+        gate.set()
+        told: Told = [future.exception() or future.result() for future in futures]
+    batcher.close()
+    return told
+
+
+worlds = pytest.mark.parametrize("run", [on_a_loop, on_threads])
+World = Callable[[Sender, Sequence[Verb]], Told]
+
+
+@worlds
+def test_concurrent_callers_share_batches(run: World) -> None:
+    recorder = Recorder()
+
+    told = run(recorder, [claim(number) for number in range(20)])
+
+    assert told == [KEPT] * 20
+    assert sum(recorder.batches) == 20
+    assert len(recorder.batches) <= 4
+
+
+@worlds
+def test_a_single_caller_is_sent_at_once_and_alone(run: World) -> None:
+    recorder = Recorder()
+
+    assert run(recorder, [renewal(1)]) == [KEPT]
+    assert recorder.batches == [1]
+
+
+@worlds
+@pytest.mark.parametrize("error", [Spoilt("too large"), RowLocked("held"), RecordCorrupt("half a row")])
+def test_one_bad_member_harms_nobody_else(run: World, error: Exception) -> None:
+    bad = claim(7)
+    recorder = Recorder(lambda verbs: error if bad in verbs else None)
+
+    told = run(recorder, [claim(number) for number in range(20)])
+
+    assert type(told[7]) is type(error)
+    assert [told[number] for number in range(20) if number != 7] == [KEPT] * 19
+
+
+@worlds
+def test_a_batch_whose_fate_is_unknown_is_sent_again_before_anybody_is_told(run: World) -> None:
+    sent: set[frozenset[bytes]] = set()
+
+    def cut_the_first_time(verbs: Sequence[Verb]) -> Exception | None:
+        batch = frozenset(identity_of(verb) for verb in verbs)
+        is_again = batch in sent
+        sent.add(batch)
+        return None if is_again else IndefiniteFailure("cut")
+
+    recorder = Recorder(cut_the_first_time)
+
+    assert run(recorder, [claim(number) for number in range(20)]) == [KEPT] * 20
+    assert len(recorder.batches) == 2 * len(sent)
+
+
+@worlds
+@pytest.mark.parametrize("error", [IndefiniteFailure("cut"), DefiniteFailure("no connection")])
+def test_a_store_that_is_away_is_told_to_everybody_and_not_asked_once_for_each(run: World, error: Exception) -> None:
+    recorder = Recorder(lambda verbs: error)
+
+    told = run(recorder, [claim(number) for number in range(20)])
+
+    assert {type(each) for each in told} == {type(error)}
+    assert len(recorder.batches) <= 8
+
+
+@worlds
+def test_twins_are_sent_one_after_the_other(run: World) -> None:
+    recorder = Recorder()
+
+    assert run(recorder, [claim(1)] * 5) == [KEPT] * 5
+    assert recorder.batches == [1] * 5
+
+
+def test_ten_thousand_callers_are_bounded_and_the_rest_is_told_at_once() -> None:
+    recorder = Recorder()
+
+    told = on_a_loop_many(recorder)
+
+    refused = [each for each in told if isinstance(each, Overloaded)]
+    assert len(told) == 10_000
+    assert len(refused) == 10_000 - 512
+    assert all(each == KEPT for each in told if not isinstance(each, Overloaded))
+    assert max(recorder.batches) <= 256
+
+
+def on_a_loop_many(send: Sender) -> Told:
+    async def main() -> Told:
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            await asyncio.sleep(0)
+            return send(batch)
+
+        batcher = AsyncBatcher(sending)
+
+        async def ask(number: int) -> Answer | Locked:
+            return await batcher.apply(claim(number))
+
+        return await asyncio.gather(*(ask(number) for number in range(10_000)), return_exceptions=True)
+
+    return asyncio.run(main())
+
+
+def test_a_caller_that_is_cancelled_harms_nobody_and_its_verb_is_sent() -> None:
+    recorder = Recorder()
+
+    async def main() -> Answer | Locked:
+        release = asyncio.Event()
+
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            await release.wait()
+            return recorder(batch)
+
+        batcher = AsyncBatcher(sending)
+        leaving, staying = batcher.apply(claim(1)), batcher.apply(claim(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        release.set()
+        answer = await staying
+        await batcher.close()
+        return answer
+
+    assert asyncio.run(main()) == KEPT
+    assert sum(recorder.batches) == 2
+
+
+def test_a_verb_that_is_asked_for_as_the_last_carrier_leaves_is_carried() -> None:
+    async def main() -> int:
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            return [KEPT for _ in batch]
+
+        batcher = AsyncBatcher(sending)
+
+        async def ask(start: int) -> None:
+            for number in range(200):
+                await batcher.apply(claim(1000 * start + number))
+
+        await asyncio.wait_for(asyncio.gather(*(ask(start) for start in range(8))), 30)
+        return 0
+
+    assert asyncio.run(main()) == 0

@@ -1,0 +1,115 @@
+"""How verbs that wait are put into batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from nebis.core.verbs import Claim, Renew
+from nebis.errors import Overloaded, RecordCorrupt
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
+from nebis.runtime.gathering import Gathering, Member, blames_a_member, own_copy
+from tests.runtime.verbs import claim, renewal
+
+
+def names(batch: list[Member[str]]) -> list[str]:
+    return [member.waiter for member in batch]
+
+
+def test_what_waits_is_shared_between_the_lanes_that_are_free() -> None:
+    gathering: Gathering[str] = Gathering(lanes=2)
+    for number in range(5):
+        gathering.add(claim(number), str(number))
+
+    first, second, third = gathering.take(), gathering.take(), gathering.take()
+
+    assert names(first) == ["0", "1", "2"]
+    assert names(second) == ["3", "4"]
+    assert third == []
+    assert gathering.waiting == 0
+
+
+def test_a_batch_is_of_one_kind_and_the_longer_queue_goes_first() -> None:
+    gathering: Gathering[str] = Gathering(lanes=1)
+    gathering.add(claim(1), "claim")
+    gathering.add(renewal(2), "renewal")
+    gathering.add(renewal(3), "renewal")
+
+    first = gathering.take()
+    gathering.leave(first)
+    second = gathering.take()
+
+    assert {type(member.verb) for member in first} == {Renew}
+    assert {type(member.verb) for member in second} == {Claim}
+
+
+def test_twins_wait_until_the_first_of_them_was_answered() -> None:
+    gathering: Gathering[str] = Gathering(lanes=2)
+    for name in ("first", "second", "third"):
+        gathering.add(claim(1), name)
+
+    batch = gathering.take()
+    assert names(batch) == ["first"]
+    assert gathering.take() == []
+
+    gathering.leave(batch)
+    assert names(gathering.take()) == ["second"]
+    assert gathering.waiting == 1
+
+
+def test_a_flood_of_one_operation_does_not_hold_up_another() -> None:
+    gathering: Gathering[str] = Gathering(lanes=1, largest_batch=4)
+    for number in range(100):
+        gathering.add(claim(number, operation="flood"), "flood")
+    gathering.add(claim(200, operation="rare"), "rare")
+
+    assert "rare" in names(gathering.take())
+
+
+def test_a_claim_that_would_wait_too_long_is_refused_and_an_owner_never_is() -> None:
+    gathering: Gathering[str] = Gathering(longest_queue=2)
+    gathering.add(claim(1), "1")
+    gathering.add(claim(2), "2")
+
+    with pytest.raises(Overloaded, match="same key"):
+        gathering.add(claim(3), "3")
+
+    for number in range(10, 20):
+        gathering.add(renewal(number), "owner")
+    assert gathering.waiting == 12
+
+
+def test_members_that_are_put_apart_go_one_by_one_and_first() -> None:
+    gathering: Gathering[str] = Gathering(lanes=3)
+    gathering.add(claim(1), "1")
+    gathering.add(claim(2), "2")
+    gathering.add(claim(3), "3")
+    batch = [*gathering.take(), *gathering.take()]
+    gathering.put_apart(batch)
+    gathering.leave(batch[:1])
+    gathering.leave(batch[1:])
+
+    assert [names(gathering.take()) for _ in range(3)] == [["1"], ["2"], ["3"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "blames"),
+    [
+        (Spoilt("a constraint"), True),
+        (RowLocked("somebody"), True),
+        (RecordCorrupt("half a row"), True),
+        (DefiniteFailure("no connection"), False),
+        (IndefiniteFailure("cut"), False),
+    ],
+)
+def test_only_what_a_member_may_be_the_cause_of_splits_a_batch(error: Exception, blames: bool) -> None:
+    assert blames_a_member(error) is blames
+
+
+def test_each_waiter_gets_an_exception_of_its_own() -> None:
+    error = RecordCorrupt("half a row")
+
+    copy = own_copy(error)
+
+    assert copy is not error
+    assert type(copy) is RecordCorrupt
+    assert str(copy) == str(error)

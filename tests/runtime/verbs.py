@@ -1,0 +1,32 @@
+"""Verbs by number, for tests that only care which record they are about."""
+
+from uuid import UUID
+
+from nebis.core.record import EffectsMode, Fence, Nonce, Ownership, RecordId, Retention
+from nebis.core.verbs import Claim, Renew
+
+
+def claim(number: int, *, operation: str = "pay") -> Claim:
+    return Claim(
+        identity=number.to_bytes(32, "big"),
+        record_id=RecordId(UUID(int=number)),
+        nonce=Nonce(number.to_bytes(16, "big")),
+        tenant="acct_1",
+        scope=operation,
+        operation=operation,
+        key=str(number),
+        fingerprints=((1, bytes(32)),),
+        mode=EffectsMode.LOCAL,
+        lease_us=30_000_000,
+        retention=Retention(outcome_us=1, metadata_us=1),
+    )
+
+
+def renewal(number: int) -> Renew:
+    ownership = Ownership(
+        identity=number.to_bytes(32, "big"),
+        record_id=RecordId(UUID(int=number)),
+        fence=Fence(1),
+        nonce=Nonce(number.to_bytes(16, "big")),
+    )
+    return Renew(ownership=ownership, lease_us=30_000_000)
