@@ -7,7 +7,14 @@ from fastapi import FastAPI, Header, HTTPException
 from pydantic import BaseModel
 
 from nebis import AsyncAttempt, AsyncNebis, Local, Opaque
-from nebis.integrations.fastapi import NebisRoute, bind, idempotent, lifespan, operation_status
+from nebis.integrations.fastapi import (
+    NebisRoute,
+    bind,
+    idempotency_contract,
+    idempotent,
+    lifespan,
+    operation_status,
+)
 
 nebis = AsyncNebis("sqlite:///shop.db")
 app = FastAPI(lifespan=lifespan(nebis))
@@ -63,3 +70,4 @@ async def create_refund(payment: Payment) -> Payment:
 
 
 app.get("/operations/{id}")(operation_status(nebis, tenant=current_account))
+app.get("/idempotency", include_in_schema=False)(idempotency_contract())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]  # It ships no types.
 import psycopg
 import psycopg2
 import pytest
@@ -61,7 +61,7 @@ def sqlalchemy_session(url: str) -> Iterator[Any]:
     engine.dispose()
 
 
-BLOCKING = {
+BLOCKING: dict[str, Callable[[str], Any]] = {
     "psycopg": psycopg.connect,
     "psycopg2": psycopg2_connection,
     "sqlalchemy": sqlalchemy_connection,

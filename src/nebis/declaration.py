@@ -95,6 +95,7 @@ class Declaration(Subject, Generic[C, R]):
                 stored_command=self.encode_command(command),
                 encode=self.encode_result,
                 encode_rejection=encode_rejection,
+                reveal=self.reveal,
             )
         )
 
@@ -115,7 +116,6 @@ class Declaration(Subject, Generic[C, R]):
         return request, command
 
     def _with_undos(self, request: Request) -> Request:
-        request = replace(request, reveal=self.reveal)
         if not self.undos:
             return request
 

@@ -44,13 +44,19 @@ def drive(flow: Flow[T], perform: Callable[[Ask[Any]], Any]) -> T:
         return value
 
 
-async def drive_async(flow: Flow[T], perform: Callable[[Ask[Any]], Awaitable[Any]]) -> T:
-    """Run a flow to its end on an event loop; the twin of `drive`, and the only one in the project."""
+async def drive_async(flow: Flow[T], perform: Callable[[Ask[Any]], Awaitable[Any] | Any]) -> T:
+    """Run a flow to its end on an event loop; the twin of `drive`, and the only one in the project.
+
+    What `perform` returns is awaited if it can be: an answer that is there at once costs no coroutine. No answer is
+    an awaitable itself.
+    """
     try:
         ask = next(flow)
         while True:
             try:
-                result = await perform(ask)
+                result = perform(ask)
+                if hasattr(result, "__await__"):
+                    result = await result
             except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
                 ask = flow.throw(error)
             else:

@@ -101,6 +101,7 @@ _ADVICE = {
     WeaknessCode.CARD_NUMBER: "Never put a card number in a key, as keys appear in logs; derive one from the order.",
 }
 # Each pattern is anchored or of fixed length, over disjoint classes: none can backtrack over the input (SEC37).
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NUMBERED = re.compile(r"[A-Za-z_.:/#-]*([0-9]+)")
 _CALENDAR = re.compile(r"(?:19|20)[0-9]{2}-?[01][0-9]-?[0-3][0-9][T_-]?[0-2][0-9]:?[0-5][0-9]")
 _DIGIT_GROUPS = re.compile(r"[0-9-]+")
@@ -111,23 +112,18 @@ _EPOCH_DIGITS = frozenset({10, 13, 16, 19})
 
 def weaknesses(key: str) -> tuple[Weakness, ...]:
     """List what is weak about a key: a warning for its maker, not a reason to refuse it (SEC06)."""
-    is_uuid = _is_uuid(key)
+    is_uuid, is_repeated = _UUID.fullmatch(key) is not None, len(key) >= 5 * len(set(key))
+    if is_uuid and not is_repeated:
+        return ()  # Nothing else can be wrong with one, and most keys are.
     tests = {
         WeaknessCode.SHORT: len(key) < SHORTEST_STRONG_KEY,
-        WeaknessCode.REPEATED: len(key) >= 5 * len(set(key)),
+        WeaknessCode.REPEATED: is_repeated,
         WeaknessCode.TIMESTAMP: not is_uuid and _is_timestamp(key),
         WeaknessCode.COUNTER: not is_uuid and _is_counter(key),
         WeaknessCode.EMAIL: _has_email(key),
         WeaknessCode.CARD_NUMBER: not is_uuid and any(map(_is_card_number, _DIGIT_GROUPS.findall(key))),
     }
     return tuple(Weakness(code, _ADVICE[code]) for code, is_weak in tests.items() if is_weak)
-
-
-def _is_uuid(key: str) -> bool:
-    try:
-        return str(UUID(key)) == key.lower()
-    except ValueError:
-        return False
 
 
 def _is_timestamp(key: str) -> bool:

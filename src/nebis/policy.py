@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 
 from nebis.core.record import EffectsMode, Retention
 from nebis.core.verbs import ExpiredPolicy
@@ -35,9 +36,15 @@ def days(number: float) -> timedelta:
     return timedelta(days=number)
 
 
+@lru_cache(maxsize=1024)
 def microseconds(span: timedelta) -> int:
     """Return a span as whole microseconds, the unit of every store."""
     return span // timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=1024)
+def _kept(retention: timedelta, metadata_retention: timedelta) -> Retention:
+    return Retention(outcome_us=microseconds(retention), metadata_us=microseconds(metadata_retention))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +122,9 @@ class Policy:
     # nobody can guess, share or keep for later; it costs clients a request more.
 
     velocity: Sequence[Limit] = ()
-    # Fresh keys count, whoever makes them up; without a limit nothing is counted and nothing is asked of the store.
+    # What is too fast is known to the application alone; without a limit nothing is counted or asked of the store.
     quota: Quota | None = None
+    # What a tenant may hold of the store; each costs one more statement, so that nobody pays who does not ask for it.
 
     confirm: timedelta = timedelta(seconds=10)
     # How long a caller is kept while the store does not confirm; afterwards the process goes on trying without it.
@@ -153,6 +161,8 @@ class Policy:
             )
         found.extend(fault for limit in self.velocity for fault in limit.faults())
         found.extend([] if self.quota is None else self.quota.faults())
+        if self.single_transaction and self.quota is not None and self.quota.in_flight is not None:
+            found.append("Quota(in_flight=...) is not for single_transaction: what is not committed yet is not counted")
         found.extend(
             f"{name} must be at least 1, not {number}" for name, number in self._numbers().items() if number < 1
         )
@@ -166,7 +176,7 @@ class Policy:
     @property
     def kept(self) -> Retention:
         """Return both retentions in the store's unit."""
-        return Retention(outcome_us=microseconds(self.retention), metadata_us=microseconds(self.metadata_retention))
+        return _kept(self.retention, self.metadata_retention)
 
     def _spans(self) -> Mapping[str, timedelta]:
         return {

@@ -12,23 +12,21 @@ from nebis.core.fingerprint import FingerprintVersions, Pairs
 from nebis.core.identity import Scope, identity, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
-from nebis.core.record import Nonce, RecordId
+from nebis.core.record import Nonce, Outcome, RecordId
 from nebis.core.secret import Purpose, Secret, Secrets
 from nebis.core.token import issue_token
 from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
 from nebis.deadline import Deadline
 from nebis.errors import KeyMalformed, MisuseError
-from nebis.flows.request import Disposition, Request, classify
+from nebis.flows.request import Disposition, Request, classify, reveal_nothing
 from nebis.keys import weaknesses
 from nebis.policy import Policy, Wait
-from nebis.velocity import bytes_charges, charges_of
+from nebis.velocity import charges_of, charges_of_quota
 
 log = logging.getLogger("nebis")
 
 LONGEST_TENANT = 255
-RECORD_BYTES = 512
-"""What a record takes in a store beside command and answer, roughly; it is what a quota counts before the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +52,7 @@ class Subject:
         stored_command: bytes | None,
         encode: Callable[[Any], bytes],
         encode_rejection: Callable[[Exception], bytes],
+        reveal: Callable[[Outcome], object] = reveal_nothing,
         headers: Pairs = (),
         query: Pairs = (),
         api_version: str = "",
@@ -98,6 +97,7 @@ class Subject:
             policy=self.policy,
             encode=encode,
             encode_rejection=encode_rejection,
+            reveal=reveal,
             derive_key=lambda record_id, name: effect_key(secret, record_id, name),
             sign_token=lambda record_id, name: issue_token(secret.derive(Purpose.TOKEN), record_id, name),
             classify=self.classify,
@@ -124,16 +124,17 @@ class Subject:
             return request
         named: Any = {"operation": self.name, "tenant": tenant}
         charges = charges_of(policy.velocity, secrets.keyring, command=command, **named)
+        seats: list[Charge] = []
         meters: list[Charge] = []
         if policy.quota is not None:
-            # Beside what it stores, each record takes some room for itself.
-            given: Any = {"retention": policy.retention, "weight": RECORD_BYTES}
-            meters = bytes_charges(policy.quota, secrets.keyring, **named, **given)
+            named |= {"retention": policy.retention, "lease": policy.lease}
+            seats, meters = charges_of_quota(policy.quota, secrets.keyring, **named)
         return replace(
             request,
             deadline=deadline,
             may_begin=may_begin,
-            charges=tuple(sorted((*charges, *meters), key=lambda charge: charge.bucket)),
+            charges=(*charges, *seats, *meters),
+            seats=tuple(seats),
             meters=tuple(meters),
         )
 
@@ -164,4 +165,4 @@ def checked_tenant(tenant: str) -> str:
 
 def is_storable(text: str) -> bool:
     """Tell whether every store keeps this text as it is: some end at a NUL, none keeps half of a surrogate pair."""
-    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return "\x00" not in text and (text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text))

@@ -80,8 +80,8 @@ class Attempt(AttemptView):
         The intent and a derived key are stored before the call, the result after it; a later attempt gets that result
         without calling. The call gets `idempotency_key=` (and `fence=`, `timeout_seconds=`, `deadline=`) where it takes
         them. Its result goes through the type that it is annotated with, or `returns`. `Rejected` raised by the call is
-        stored and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer that
-        is not there in time, leaves the effect open: the next attempt asks again where its class allows.
+        stored and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer
+        that is not there in time, leaves the effect open: the next attempt asks again where its class allows.
         """
         assert self._turn.ledger is not None
         if self._turn.transaction is not None:

@@ -14,6 +14,10 @@ from nebis.core.velocity import Charge
 _CONTEXT = b"nebis/velocity/1"
 _SHORTEST = timedelta(milliseconds=10)
 _LONGEST = timedelta(days=366)
+RECORD_BYTES = 512
+"""What a record takes in a store beside its answer, roughly: what a quota counts before the work is done."""
+LEASES_IN_FLIGHT = 10
+"""For how long an attempt counts of which nobody says that it ended."""
 _BOUND = 2**53
 """The largest number that every store and every counter holds exactly."""
 
@@ -47,16 +51,19 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """How much of the store one tenant may hold with one operation."""
+    """How much one tenant may hold of a store with one operation. Roughly: nothing is locked for the sake of it."""
 
-    stored_bytes: int
-    """Of commands and answers that were stored within the last retention; counted upward, by a tenth at most."""
+    in_flight: int | None = None
+    """First attempts that run at once. One whose process died counts for ten leases."""
+    stored_bytes: int | None = None
+    """Of answers that were stored within the last retention, and half a kilobyte for each record."""
 
     def faults(self) -> list[str]:
-        """Return every reason why nothing can be held to this."""
-        if 1 <= self.stored_bytes <= _BOUND:
+        """Return every reason why nothing can be held to this, each with what to change."""
+        numbers = [number for number in (self.in_flight, self.stored_bytes) if number is not None]
+        if numbers and all(1 <= number <= _BOUND for number in numbers):
             return []
-        return [f"Quota(stored_bytes={self.stored_bytes}) lets nothing pass, or everything; give at least 1"]
+        return ["Quota(...) limits in_flight= or stored_bytes=, each to a number of at least 1; give one of them"]
 
 
 def charges_of(
@@ -70,15 +77,25 @@ def charges_of(
     ]
 
 
-def bytes_charges(
-    quota: Quota, keyring: Keyring, *, operation: str, tenant: str, retention: timedelta, weight: int
+def charges_of_quota(
+    quota: Quota, keyring: Keyring, *, operation: str, tenant: str, retention: timedelta, lease: timedelta
+) -> tuple[list[Charge], list[Charge]]:
+    """Return what a fresh key takes of what its tenant may have in flight, and of what it may store."""
+    owner = (text_bytes(operation), text_bytes(tenant))
+    return (
+        _held(keyring, (b"in flight", *owner), quota.in_flight, weight=1, span=LEASES_IN_FLIGHT * lease),
+        _held(keyring, (b"bytes", *owner), quota.stored_bytes, weight=RECORD_BYTES, span=retention),
+    )
+
+
+def _held(
+    keyring: Keyring, parts: tuple[bytes, ...], limit: int | None, *, weight: int, span: timedelta
 ) -> list[Charge]:
-    """Return what storing so many bytes adds, to which meters."""
-    parts = (b"bytes", text_bytes(operation), text_bytes(tenant), str(retention).encode())
-    return [
-        Charge(bucket=bucket, window_us=retention // timedelta(microseconds=1), limit=quota.stored_bytes, weight=weight)
-        for bucket in _signed(keyring, parts)
-    ]
+    if limit is None:
+        return []
+    window_us = span // timedelta(microseconds=1)
+    buckets = _signed(keyring, (*parts, str(span).encode()))
+    return [Charge(bucket=bucket, window_us=window_us, limit=limit, weight=weight) for bucket in buckets]
 
 
 def _buckets(limit: Limit, keyring: Keyring, operation: str, tenant: str, command: object) -> Sequence[bytes]:

@@ -109,7 +109,7 @@ def test_only_what_is_pending_is_printed(postgres_url: str) -> None:
     nebis("migrate", "apply", store=postgres_url)
     with psycopg.connect(postgres_url) as connection:
         connection.execute("DROP TABLE nebis_attempt, nebis_counter, nebis_audit, nebis_late_result")
-        connection.execute("DROP TABLE nebis_outbox, nebis_parked, nebis_offset")
+        connection.execute("DROP TABLE nebis_outbox, nebis_parked, nebis_offset, nebis_velocity")
         connection.execute("DROP FUNCTION nebis_refuse_rewriting")
         connection.execute("DELETE FROM nebis_migration WHERE name >= '0002'")
 
@@ -127,7 +127,7 @@ def test_apply_steps_back_while_a_transaction_uses_the_table(postgres_url: str) 
     nebis("migrate", "apply", store=postgres_url)
     with psycopg.connect(postgres_url) as connection:
         connection.execute("DROP TABLE nebis_attempt, nebis_counter, nebis_audit, nebis_late_result")
-        connection.execute("DROP TABLE nebis_outbox, nebis_parked, nebis_offset")
+        connection.execute("DROP TABLE nebis_outbox, nebis_parked, nebis_offset, nebis_velocity")
         connection.execute("DROP FUNCTION nebis_refuse_rewriting")
         connection.execute("DELETE FROM nebis_migration WHERE name >= '0002'")
 

@@ -52,7 +52,7 @@ def killed(after: int, wish: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         try:
             watchers.append(Assassin(after, there).watch)
             asyncio.run(order(key, PlaceOrder.model_validate(body)))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a child of a fork must not go on as if it were its parent.
             traceback.print_exc()
             os._exit(1)
         os._exit(0)

@@ -63,7 +63,12 @@ class Demo:
             )
 
     def __enter__(self) -> Self:
-        wait_until(lambda: "worker   pid" in self.said(), seconds=UP_SECONDS, what=self.said)
+        wait_until(
+            lambda: "worker   pid" in self.said() or self.process.poll() is not None,
+            seconds=UP_SECONDS,
+            what=self.said,
+        )
+        assert self.process.poll() is None, self.said()
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""The code in the pages about effects, undo, the worker, the outbox and consumers runs as it stands."""
+"""The code in the pages about effects, undo, the worker, messages, tokens, deadlines and limits runs as it stands."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCKS = [
     pytest.param(block, id=f"{name}-{number}")
-    for name in ("effects", "undo", "worker", "outbox", "consumers", "notifications")
+    for name in ("effects", "undo", "worker", "outbox", "consumers", "notifications", "tokens", "deadlines", "velocity")
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```$", (PAGES / f"{name}.md").read_text(), flags=re.DOTALL | re.MULTILINE)
     )

@@ -32,7 +32,7 @@ class Called(Protocol):
     """A protected operation, called as either façade is."""
 
     def __call__(self, *, key: str, command: Any, tenant: str = ...) -> Any: ...
-    def execute(self, *, key: str, command: Any, tenant: str = ...) -> Execution[Any]: ...
+    def execute(self, *, key: str, command: Any, tenant: str = ..., **given: Any) -> Execution[Any]: ...
 
 
 class Face:
@@ -108,8 +108,8 @@ class BlockingOperation:
     def __call__(self, *, key: str, command: Any, tenant: str = "acct_1") -> Any:
         return self.inner(key=key, tenant=tenant, command=command)
 
-    def execute(self, *, key: str, command: Any, tenant: str = "acct_1") -> Execution[Any]:
-        return self.inner.execute(key=key, tenant=tenant, command=command)  # type: ignore[no-any-return]  # Untyped here.
+    def execute(self, *, key: str, command: Any, tenant: str = "acct_1", **given: Any) -> Execution[Any]:
+        return self.inner.execute(key=key, tenant=tenant, command=command, **given)  # type: ignore[no-any-return]  # Untyped here.
 
 
 class BlockingFace(Face):
@@ -174,8 +174,8 @@ class LoopOperation:
     def __call__(self, *, key: str, command: Any, tenant: str = "acct_1") -> Any:
         return self.loop.run(self.inner(key=key, tenant=tenant, command=command))
 
-    def execute(self, *, key: str, command: Any, tenant: str = "acct_1") -> Execution[Any]:
-        return self.loop.run(self.inner.execute(key=key, tenant=tenant, command=command))
+    def execute(self, *, key: str, command: Any, tenant: str = "acct_1", **given: Any) -> Execution[Any]:
+        return self.loop.run(self.inner.execute(key=key, tenant=tenant, command=command, **given))
 
 
 class AsyncFace(Face):

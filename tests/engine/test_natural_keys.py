@@ -297,9 +297,7 @@ def test_tasks_with_fresh_keys_make_one_row_and_get_one_answer(postgres_url: str
 
             await prepare(key=str(uuid4()), tenant="shop", command=None)
             command = Payment(reference="order-1", amount=5)
-            return await asyncio.gather(
-                *(pay(key=str(uuid4()), tenant="shop", command=command) for _ in range(TWINS))
-            )
+            return await asyncio.gather(*(pay(key=str(uuid4()), tenant="shop", command=command) for _ in range(TWINS)))
 
     answers = asyncio.run(scene())
 

@@ -36,6 +36,7 @@ from nebis.ports.asks import (
 from nebis.ports.inbox import AskInbox
 from nebis.ports.observer import Event
 from nebis.ports.store import StoreFailure
+from nebis.ports.velocity import ChargeVelocity
 from nebis.stores.memory import MemoryStore
 from tests.flows.specimens import DRAWN, NOW
 
@@ -73,12 +74,20 @@ class ScriptedWorld:
         match ask:
             case Apply() | TransactionApply():
                 return self._say(ask.verb)
-            case TransactionBegin() | TransactionHold() | TransactionIsSame() | TransactionCommit() | Barrier():
+            case (
+                TransactionBegin()
+                | TransactionHold()
+                | TransactionIsSame()
+                | TransactionCommit()
+                | Barrier()
+                | ChargeVelocity()
+            ):
                 return _next(self._says.get(type(ask), [None]))
             case AskInbox():
                 _next(self._says.get(AskInbox, [None]))
                 return drive(ask.act(self.inbox), self.inbox.perform)
             case Find():
+                _next(self._says.get(Find, [None]))
                 return self._found
             case Draw():
                 return DRAWN

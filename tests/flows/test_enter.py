@@ -1,14 +1,16 @@
 """Claiming, and waiting for a twin."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from nebis import InFlight, NotConfirmed, StoreUnavailable, Wait
 from nebis.core.answers import Grant, Granted, Locked, Replay, Running
 from nebis.core.verbs import Claim
+from nebis.flow import Ask
 from nebis.flows.enter import LONGEST_POLL_SECONDS, enter
-from nebis.ports.asks import AwaitChange
+from nebis.ports.asks import AwaitChange, Find
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from tests.flows.scripted import ScriptedWorld
 from tests.flows.specimens import completed, declaration, owned, quick, request_of
@@ -76,6 +78,19 @@ def test_locked_key_without_a_record_to_show_is_in_flight_too() -> None:
 
     assert told.value.operation_id is None
     assert told.value.retry_after_seconds > 0
+
+
+def test_locked_key_whose_holder_cannot_be_read_is_in_flight_too() -> None:
+    """Found by simulation (seed 730): the store's own failure must not reach the caller as it is."""
+
+    class Unreadable(ScriptedWorld):
+        def perform(self, ask: Ask[Any]) -> Any:
+            if isinstance(ask, Find):
+                raise IndefiniteFailure("no answer")
+            return super().perform(ask)
+
+    with pytest.raises(InFlight):
+        Unreadable(Locked()).run(enter(request_of()))
 
 
 def test_waiter_waits_behind_a_lock_too() -> None:

@@ -179,7 +179,7 @@ def test_the_header_and_the_problems_are_documented() -> None:
         operation = client.get("/schema/openapi.json").json()["paths"]["/things"]["post"]
 
     assert "Idempotency-Key" in [one["name"] for one in operation["parameters"]]
-    assert {"409", "410", "413", "503"} <= set(operation["responses"])
+    assert {"400", "401", "409", "413", "422", "500", "503"} <= set(operation["responses"])
 
 
 def test_an_unprotected_handler_is_left_alone() -> None:

@@ -17,7 +17,7 @@ ROLE = "nebis_application"
 GRANTS = """
 CREATE ROLE nebis_application LOGIN PASSWORD 'application';
 GRANT SELECT, INSERT, UPDATE, DELETE ON nebis_record, nebis_effect, nebis_meta, nebis_counter, nebis_attempt,
-    nebis_late_result, nebis_outbox, nebis_parked, nebis_offset TO nebis_application;
+    nebis_late_result, nebis_outbox, nebis_parked, nebis_offset, nebis_velocity TO nebis_application;
 GRANT SELECT, INSERT ON nebis_audit TO nebis_application;
 GRANT SELECT ON nebis_migration TO nebis_application;
 GRANT USAGE ON SEQUENCE nebis_fence TO nebis_application;

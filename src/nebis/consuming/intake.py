@@ -155,6 +155,10 @@ class Intake:
         return f'"{escaped}"'
 
 
+_FOR_CLIENTS = frozenset({"issued_keys", "quota", "velocity"})
+# A message that is refused would only be delivered again.
+
+
 def declare_consumer(
     name: str,
     function: Callable[..., object],
@@ -178,6 +182,8 @@ def declare_consumer(
     }
     if attempts_limit < 1:
         raise ConfigError([f"consumer {name!r}: attempts_limit must be at least 1, not {attempts_limit}"])
+    if not _FOR_CLIENTS.isdisjoint(options):
+        raise ConfigError([f"consumer {name!r}: {', '.join(sorted(_FOR_CLIENTS))} are for clients; leave them out"])
     declaration = declare(
         name,
         function,

@@ -39,7 +39,7 @@ class Codec(Generic[T]):
             raw = self.shape.plain(value)
             if self.is_recursive:
                 require_json(raw)
-            return json.dumps(raw, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+            return _ENCODER.encode(raw).encode()
         except Misfit as misfit:
             detail = str(misfit)
         except UnicodeEncodeError:
@@ -111,7 +111,7 @@ def annotations_of(function: Callable[..., object]) -> dict[str, object]:
 
 def _parsed(data: bytes) -> Any:
     text = data.decode()
-    raw = json.loads(text, parse_constant=_no_constant)
+    raw = _DECODER.decode(text)
     # We never write a surrogate as an escape; whoever did may have left half of a pair, which no text may hold.
     if "\\ud" in text or "\\uD" in text:
         json.dumps(raw, ensure_ascii=False).encode()
@@ -120,3 +120,8 @@ def _parsed(data: bytes) -> Any:
 
 def _no_constant(_: str) -> NoReturn:
     raise ValueError("NaN and infinity are not JSON")
+
+
+# Made once: `json.dumps` and `json.loads` would make new ones for each value.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -304,17 +304,28 @@ def require_json(value: Any) -> None:
     pending = [(value, 1)]
     while pending:
         item, depth = pending.pop()
-        if depth > DEPTH_LIMIT:
+        children = _children(item)
+        if children and depth == DEPTH_LIMIT:
             raise Misfit(f"nested deeper than {DEPTH_LIMIT} levels")
-        cls = type(item)
-        if cls is list:
-            pending.extend((child, depth + 1) for child in item)
-        elif cls is dict:
-            if any(type(key) is not str for key in item):
-                raise Misfit("expected text as every key of a JSON object; annotate the dict with its key type")
-            pending.extend((child, depth + 1) for child in item.values())
-        elif cls is float:
-            if not math.isfinite(item):
-                raise Misfit("NaN and infinity have no JSON form")
-        elif item is not None and cls not in {bool, int, str}:
-            raise not_a("a JSON value", item)
+        pending.extend([(child, depth + 1) for child in children if type(child) not in _PLAIN_JSON])
+
+
+_PLAIN_JSON = frozenset({type(None), bool, int, str})
+
+
+def _children(item: Any) -> Collection[Any]:
+    """Return what a JSON value holds, or raise `Misfit` if it is none by itself."""
+    children: Collection[Any] = ()
+    cls = type(item)
+    if cls is list:
+        children = item
+    elif cls is dict:
+        if any(type(key) is not str for key in item):
+            raise Misfit("expected text as every key of a JSON object; annotate the dict with its key type")
+        children = item.values()
+    elif cls is float:
+        if not math.isfinite(item):
+            raise Misfit("NaN and infinity have no JSON form")
+    elif cls not in _PLAIN_JSON:
+        raise not_a("a JSON value", item)
+    return children

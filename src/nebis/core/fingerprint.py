@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, NewType, TypeAlias
 
 from nebis.core.canonical import canonical
@@ -48,7 +49,12 @@ class FingerprintRule:
     @property
     def fields(self) -> Fields:
         """Give the fields of the command that count."""
-        return Fields(include=self.include, exclude=self.exclude)
+        return _fields(self.include, self.exclude)
+
+
+@lru_cache(maxsize=1024)
+def _fields(include: tuple[str, ...] | None, exclude: tuple[str, ...]) -> Fields:
+    return Fields(include=include, exclude=exclude)
 
 
 def fingerprint(
@@ -67,18 +73,15 @@ def fingerprint(
     not JSON, which count whole. The operation always counts, so that in a scope wider than one operation a key used
     for two of them is a reused key.
     """
-    return Fingerprint(
-        secret.sign(
-            Purpose.FINGERPRINT,
-            b"nebis/fingerprint/1",
-            rule.version.to_bytes(2, "big"),
-            text_bytes(operation),
-            text_bytes(api_version),
-            _command_part(command, rule),
-            _headers_part(headers, rule),
-            _query_part(query, rule),
-        )
-    )
+    head = _head(rule.version, operation, api_version)
+    tail = framed(_command_part(command, rule), _headers_part(headers, rule), _query_part(query, rule))
+    return Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, head + tail))
+
+
+@lru_cache(maxsize=1024)
+def _head(version: int, operation: str, api_version: str) -> bytes:
+    """Frame what is the same for all requests of an operation."""
+    return framed(b"nebis/fingerprint/1", version.to_bytes(2, "big"), text_bytes(operation), text_bytes(api_version))
 
 
 def matches(one: Fingerprint, other: Fingerprint) -> bool:
@@ -161,13 +164,18 @@ class FingerprintRegistry:
         return self.operations.get(operation, self.shared)
 
 
+_RAW: Final = (bytes, bytearray, memoryview)
+
+
 def _command_part(command: object, rule: FingerprintRule) -> bytes:
-    if isinstance(command, bytes | bytearray | memoryview):
+    if isinstance(command, _RAW):
         return framed(b"raw", bytes(command))
     return framed(b"tree", canonical(plain(command, fields=rule.fields)))
 
 
 def _headers_part(headers: Pairs, rule: FingerprintRule) -> bytes:
+    if not rule.headers:
+        return framed()
     values: dict[str, list[str]] = {name.lower(): [] for name in rule.headers}
     for name, value in _listed(headers):
         if name.lower() in values:
@@ -179,6 +187,8 @@ def _headers_part(headers: Pairs, rule: FingerprintRule) -> bytes:
 
 
 def _query_part(query: Pairs, rule: FingerprintRule) -> bytes:
+    if not query:
+        return framed()
     pairs = [pair for pair in _listed(query) if rule.query == "all" or pair[0] in rule.query]
     if rule.is_query_sorted:
         # By name alone: the order of the values of one name is the order of a list.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NewType, assert_never
 
 from nebis.core.keygrammar import Key
@@ -37,6 +38,7 @@ Scope = PerOperation | PerResourceType | PerAccount
 """What a key is unique within. The operation is part of every fingerprint, so the wider two answer 422."""
 
 
+@lru_cache(maxsize=1024)
 def scope_name(scope: Scope, *, operation: str) -> str:
     """Name the scope of one operation, so that no operation can be mistaken for a resource type."""
     match scope:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NewType
 
 from nebis.errors import KeyMalformed
@@ -15,6 +16,8 @@ _LONGEST_SPELLING = 2 + 2 * LONGEST_KEY
 _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 # In a header these separate list members, parameters and quoted strings: a bare key that has one is two things at once.
 _NOT_BARE = frozenset('",;\\')
+# The same in one look, which nearly every key passes; the others are read again to say what is wrong with them.
+_BARE = re.compile("[%s]*" % re.escape("".join(sorted(_VISIBLE - _NOT_BARE))))
 
 
 def parse_key(raw: str) -> Key:
@@ -30,6 +33,8 @@ def parse_key(raw: str) -> Key:
 
 
 def _bare(raw: str) -> str:
+    if _BARE.fullmatch(raw):
+        return raw
     for character in raw:
         _require_visible(character)
         if character in _NOT_BARE:

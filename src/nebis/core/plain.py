@@ -18,6 +18,7 @@ from nebis.core.canonical import DEEPEST_TREE, Encoded, Model, canonical
 from nebis.errors import BodyRefused, MisuseError
 
 _SCALARS = (type(None), bool, int, float, Decimal, str, bytes, bytearray, UUID, date, time, timedelta, Enum)
+_USUAL_SCALARS = frozenset({type(None), bool, int, float, Decimal, str, bytes})
 # A command's class may fix the name by which it is fingerprinted, so that renaming the class changes nothing.
 _NAME = "__nebis_name__"
 
@@ -80,6 +81,8 @@ class _Choice:
 
     def below(self, name: object) -> _Choice | None:
         """Give the choice for one member, or None if it does not count."""
+        if self.include is None and not self.exclude:  # Everything counts, and so does everything below.
+            return self
         if not isinstance(name, str):  # Such a name cannot stand in a path, so it is passed over like a list index.
             return self
         exclude = self.exclude.get(name)
@@ -101,13 +104,14 @@ _Layout: TypeAlias = Mapping[str, _Default]
 def _plain(node: object, choice: _Choice, depth: int) -> object:
     if depth > DEEPEST_TREE:
         raise BodyRefused(f"it is nested deeper than {DEEPEST_TREE} levels")
-    if isinstance(node, _SCALARS):
-        return node
     kind: type = type(node)
-    layout = _layout(kind)
+    # By exact type first, as `canonical` does: asking whether it is any of a dozen kinds is slow.
+    if kind in _USUAL_SCALARS or isinstance(node, _SCALARS):
+        return node
+    layout = None if kind is dict or kind is list else _layout(kind)
     if layout is not None:
         return _model(node, layout, choice, depth)
-    if isinstance(node, Mapping):
+    if kind is dict or isinstance(node, Mapping):
         return _members(node, choice, depth)
     if isinstance(node, list | tuple):
         return [_plain(item, choice, depth + 1) for item in node]

@@ -11,6 +11,7 @@ from typing import Final
 
 SLOTS: Final = 10
 KEPT_SLOTS: Final = SLOTS + 1
+UNLIMITED: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nebis.core.record import (
     EffectClass,
@@ -238,8 +238,9 @@ AgeingVerb: TypeAlias = Expire | Purge | Forget
 Verb: TypeAlias = Claim | TakeOver | OwnerVerb | Resolve | AgeingVerb
 
 
+_BY_IDENTITY: Final = (Claim, TakeOver, Resolve, Expire, Purge, Forget)
+
+
 def identity_of(verb: Verb) -> bytes:
     """Return which record a verb is about."""
-    if isinstance(verb, Claim | TakeOver | Resolve | Expire | Purge | Forget):
-        return verb.identity
-    return verb.ownership.identity
+    return verb.identity if isinstance(verb, _BY_IDENTITY) else verb.ownership.identity

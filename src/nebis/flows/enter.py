@@ -79,7 +79,10 @@ def _claim_once(claim: Claim, request: Request) -> Flow[ClaimAnswer | Locked]:
 
 def _behind_a_lock(claim: Claim) -> Flow[ClaimAnswer | Locked]:
     """Answer for a row that somebody's open transaction holds: its owner is at work inside it, so it is in flight."""
-    record = yield from Find(claim.identity)
+    try:
+        record = yield from Find(claim.identity)
+    except StoreFailure:
+        record = None  # That it is held is known already; the read would only have said by whom.
     if record is None:
         return Locked()
     return Running(record=record, lease_left_us=0)

@@ -89,6 +89,8 @@ class Ledger:
 
     def of(self, end: Returned[object] | Raised) -> Returned[object] | Raised:
         """Say, with how a handler ended, what its attempt knows of the effects."""
+        if not self._known:
+            return end
         return replace(end, never_asked=self.never_asked(), effects=tuple(self._known.values()))
 
     def has_outstanding(self, name: str) -> bool:

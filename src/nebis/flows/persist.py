@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nebis.core.answers import (
     Answer,
     ClaimAnswer,
@@ -31,6 +33,11 @@ LOCKED_CLAIM_SECONDS = 0.2
 """How long a claim asks again while somebody's open transaction holds the row, before it counts as in flight."""
 
 
+# Made once: a union that is written where it is used is made anew each time.
+_CLAIM_ANSWERS: Final = (Granted, Replay, Running, Reused, Doubtful, Gone, Unreadable, Locked)
+_OWNER_ANSWERS: Final = (Kept, Intended, Refused)
+
+
 def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked]:
     """Claim, and repeat the very same claim while its fate is unknown: the store recognises its nonce.
 
@@ -42,7 +49,7 @@ def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked
         locked_seconds=min(LOCKED_CLAIM_SECONDS, budget_seconds),
         gives_up_at_once=True,
     )
-    assert isinstance(answer, Granted | Replay | Running | Reused | Doubtful | Gone | Unreadable | Locked)
+    assert isinstance(answer, _CLAIM_ANSWERS)
     return answer
 
 
@@ -77,7 +84,7 @@ def send_owned(verb: OwnerVerb, budget_seconds: float) -> Flow[Kept | Intended |
     if isinstance(answer, Locked):
         yield from KeepTrying(verb)
         raise NotConfirmed("somebody holds the record in an open transaction")
-    assert isinstance(answer, Kept | Intended | Refused)
+    assert isinstance(answer, _OWNER_ANSWERS)
     return answer
 
 

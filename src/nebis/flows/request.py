@@ -59,6 +59,10 @@ def _cannot_undo(_record: Record, effect: Effect) -> EffectPlan:
     raise AssertionError(f"{effect.name} is not among the effects that can be undone")
 
 
+def reveal_nothing(_: Outcome) -> None:
+    """Keep a stored outcome to itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A command under a key, and the policy of its operation."""
@@ -77,7 +81,7 @@ class Request:
         repr=False, default=lambda record_id, name: f"{record_id}.{name}"
     )
     """Signs the one-time token of an effect, for a downstream that burns it."""
-    reveal: Callable[[Outcome], object] = field(repr=False, default=lambda _: None)
+    reveal: Callable[[Outcome], object] = field(repr=False, default=reveal_nothing)
     """Reads a stored outcome back for a handler whose request repeats it; None if there is nothing to be shown."""
     classify: Callable[[Exception], Disposition] = classify
     undoable: frozenset[str] = frozenset()
@@ -90,6 +94,8 @@ class Request:
     """False for an expired token, which is only good for what it began in time."""
     charges: tuple[Charge, ...] = ()
     """What a fresh key counts for, and where."""
+    seats: tuple[Charge, ...] = ()
+    """What is given back once the first attempt has ended."""
     meters: tuple[Charge, ...] = ()
     """Where the size of the answer is counted, once it is stored."""
 

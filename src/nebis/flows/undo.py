@@ -16,12 +16,19 @@ from nebis.flows.persist import send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Request
 from nebis.flows.settle import DOUBT_CODE_CHANGED, classified, complete, doubt, left_open, lost, settle, suspend
 from nebis.flows.step import run_step
+from nebis.flows.welcome import leave
 from nebis.ports.asks import Raised, Returned, Settled, Tell
 from nebis.ports.observer import TurnedBack
 
 
 def conclude(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
     """End an attempt as its handler did; undo first what a rejected one did and the operation can undo."""
+    ending = yield from _conclude(request, record, end)
+    yield from leave(request, record)
+    return ending
+
+
+def _conclude(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
     if isinstance(end, Raised) and end.never_asked is None and left_open(end) is None:
         names = tuple(effect.purpose for effect in _undoable(request, end.effects))
         if names:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from nebis.core.record import Outcome, State
+from nebis.core.record import Outcome, Record, State
+from nebis.core.velocity import UNLIMITED, Charge
 from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.errors import DeadlinePassed, StoreUnavailable, TokenExpired, TooFast
 from nebis.flow import Flow
@@ -33,13 +35,23 @@ def has_passed(request: Request) -> Flow[bool]:
 
 
 def weigh(request: Request, outcome: Outcome) -> Flow[None]:
-    """Add what was stored to the meters of its tenant. It is stored already, so a lost count is only a lost count."""
-    if request.meters:
-        charges = [replace(charge, weight=len(outcome.body)) for charge in request.meters]
-        try:
-            yield from ChargeVelocity(charges, identity=None)
-        except StoreFailure:
-            return
+    """Add what was stored to the meters of its tenant."""
+    yield from _adjust(request.meters, len(outcome.body))
+
+
+def leave(request: Request, record: Record) -> Flow[None]:
+    """Give back the seat of an attempt that has ended; only the first one of a key has taken one."""
+    if record.attempts == 1:
+        yield from _adjust(request.seats, -1)
+
+
+def _adjust(charges: tuple[Charge, ...], weight: int) -> Flow[None]:
+    """Count what has happened already: whatever the limit, and a count that is lost is only a lost count."""
+    if charges:
+        with suppress(StoreFailure):
+            yield from ChargeVelocity(
+                [replace(charge, weight=weight, limit=UNLIMITED) for charge in charges], identity=None
+            )
 
 
 def _begun(claim: Claim) -> Flow[Claim]:
@@ -60,4 +72,6 @@ def _charge(request: Request, claim: Claim) -> Flow[None]:
         # It may have been counted all the same; nothing was claimed.
         raise StoreUnavailable(failure.detail) from failure
     if wait_us is not None:
-        raise TooFast(claim.operation, retry_after_seconds=wait_us / 1_000_000)
+        # What is in flight ends long before it would be forgotten.
+        soonest_us = min(wait_us, request.policy.lease_us) if request.seats else wait_us
+        raise TooFast(claim.operation, retry_after_seconds=soonest_us / 1_000_000)

@@ -19,8 +19,8 @@ from nebis.http.status import operation_id_of, status_view
 from nebis.http.wire import Wire
 from nebis.integrations.bound import Bound
 from nebis.integrations.protection import Incoming, Protection
-from nebis.ports.asks import Raised, Returned
 from nebis.integrations.tokens import issued
+from nebis.ports.asks import Raised, Returned
 from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
 
 Live = tuple[Exchange, Exception | None]

@@ -51,6 +51,9 @@ class Bound(Admission):
     declaration: Declaration[Any, Any]
     render: Callable[[Any], Exchange]
     render_rejected: Callable[[Rejected], Exchange]
+    status: int = 200
+    rejected_status: int = 422
+    """What is documented; a renderer may choose others."""
 
     def call(self, incoming: Incoming, tenant: object) -> Call:
         """Read the call that a request asks for, or raise a `RequestError`."""
@@ -60,9 +63,7 @@ class Bound(Admission):
                 raise TenantMissing
             # Nobody can repeat a call whose key only we know: it runs like any other, once.
             return Call(key=uuid4_key(), tenant=tenant, command=incoming.command)
-        return Call(
-            key=admitted.key, tenant=admitted.tenant, command=admitted.command, deadline=admitted.deadline
-        )
+        return Call(key=admitted.key, tenant=admitted.tenant, command=admitted.command, deadline=admitted.deadline)
 
     def answer(self, execution: Execution[Any]) -> Exchange:
         """Render what the operation returned, now or then."""
@@ -109,4 +110,6 @@ def bound(declaration: Declaration[Any, Any], *, tenant: Tenant | None, **option
         wire=wire,
         render=options.get("render", as_json),
         render_rejected=options.get("render_rejected", as_problem),
+        status=status,
+        rejected_status=rejected_status,
     )

@@ -37,9 +37,9 @@ with needed("drf"):
     from nebis.integrations.django.placement import require_alone, require_place
     from nebis.integrations.django.requests import file_of, headers_of, incoming
     from nebis.integrations.django.responses import exchange_of, response_of
-    from nebis.integrations.django.views import report, shown
+    from nebis.integrations.django.views import idempotency_contract, report, shown
 
-__all__ = ["bind", "idempotency_tokens", "idempotent", "operation_status"]
+__all__ = ["bind", "idempotency_contract", "idempotency_tokens", "idempotent", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

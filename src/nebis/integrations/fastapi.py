@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Annotated, Any, TypeVar, Unpack, cast
 
 from nebis.aio import AsyncNebis, AsyncOperation
+from nebis.core.codec import annotations_of
 from nebis.core.record import EffectsMode
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
@@ -24,10 +25,10 @@ from nebis.integrations.asgi_request import (
     read_status,
     telling,
 )
-from nebis.integrations.bound import BoundOptions, bound
+from nebis.integrations.bound import Bound, BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, Callee, require_innermost
 from nebis.integrations.extras import needed
-from nebis.integrations.openapi import described
+from nebis.integrations.openapi import described, description
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation
@@ -40,9 +41,18 @@ with needed("fastapi"):
     from pydantic import TypeAdapter
     from starlette.concurrency import run_in_threadpool
 
-    from nebis.integrations.starlette import as_response, rendered, response_of
+    from nebis.integrations.starlette import as_response, idempotency_contract, rendered, response_of
 
-__all__ = ["NebisRoute", "bind", "idempotency_tokens", "idempotent", "late_exits", "lifespan", "operation_status"]
+__all__ = [
+    "NebisRoute",
+    "bind",
+    "idempotency_contract",
+    "idempotency_tokens",
+    "idempotent",
+    "late_exits",
+    "lifespan",
+    "operation_status",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HIDDEN = "nebis_hidden"
@@ -118,9 +128,22 @@ def bind(
                 passage.answer = await executed(route, operation, arrived, _owner(route, owner, arrived))
             return Response()
 
-        return _shown(endpoint, function, route, authorize)
+        shown = _shown(endpoint, function, route, authorize)
+        signature = inspect.signature(shown).replace(return_annotation=_documented(operation))
+        shown.__signature__ = signature  # type: ignore[attr-defined]  # What FastAPI reads.
+        return shown
 
     return decorate
+
+
+def _documented(operation: AsyncOperation[Any, Any] | Operation[Any, Any]) -> Any:
+    """Return the type that an operation answers with, if FastAPI can describe it: the endpoint's own is the command."""
+    answer: Any = annotations_of(operation.handler)["return"]
+    try:
+        TypeAdapter(answer).json_schema()
+    except Exception:  # noqa: BLE001 - whatever a foreign type does to a schema, the route has to work.
+        return inspect.Signature.empty
+    return answer
 
 
 class NebisRoute(APIRoute):
@@ -128,11 +151,19 @@ class NebisRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         protected = getattr(endpoint, "__nebis__", None)
-        if isinstance(protected, Admission):
-            options["responses"], options["openapi_extra"] = described(
-                protected, options.get("responses"), options.get("openapi_extra")
-            )
+        if not isinstance(protected, Admission):
+            super().__init__(path, endpoint, **options)
+            return
+        if isinstance(protected, Bound) and options.get("status_code") is None:
+            options["status_code"] = protected.status
+        options["responses"], options["openapi_extra"] = described(
+            protected,
+            options.get("responses"),
+            options.get("openapi_extra"),
+            status=options.get("status_code") or 200,
+        )
         super().__init__(path, endpoint, **options)
+        self.description = description(protected, self.description)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Mark what the endpoint itself answers, as against what a failure after it was turned into."""

@@ -20,6 +20,7 @@ from nebis.http.wire import Wire
 from nebis.integrations.blocking import Held, Live, claim, executed, issue_token, read_status, require_blocking
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators, require_innermost
+from nebis.integrations.contract import ContractPage
 from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
@@ -32,7 +33,7 @@ with needed("flask"):
     from werkzeug.datastructures import FileStorage, Headers
     from werkzeug.exceptions import HTTPException
 
-__all__ = ["bind", "idempotency_tokens", "idempotent", "operation_status"]
+__all__ = ["bind", "idempotency_contract", "idempotency_tokens", "idempotent", "operation_status"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,6 +155,17 @@ def idempotency_tokens(
         return response_of(issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire))
 
     return blueprint
+
+
+def idempotency_contract() -> Callable[[], Response]:
+    """Make the view of `GET /idempotency`: what this application promises about its routes, for anybody."""
+    page = ContractPage()
+
+    def idempotency() -> Response:
+        app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 - Flask's documented way.
+        return response_of(page.answer(app, request.headers.get("Accept")))
+
+    return idempotency
 
 
 def response_of(exchange: Exchange) -> Response:

@@ -6,10 +6,12 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar, Unpack, cast
 
 from nebis.aio import AsyncNebis, AsyncOperation
+from nebis.core.codec import annotations_of
 from nebis.core.record import EffectsMode
 from nebis.core.strictjson import parse
 from nebis.http.exchange import Exchange
@@ -26,10 +28,11 @@ from nebis.integrations.asgi_request import (
     read_status,
     telling,
 )
-from nebis.integrations.bound import BoundOptions, bound
+from nebis.integrations.bound import Bound, BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, Callee, outcome_of, require_innermost
+from nebis.integrations.contract import ContractPage
 from nebis.integrations.extras import needed
-from nebis.integrations.openapi import PROBLEMS, parameter
+from nebis.integrations.openapi import description, parameter, replayed, responses
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation
@@ -40,12 +43,12 @@ with needed("litestar"):
     from litestar.enums import RequestEncodingType, ScopeType
     from litestar.handlers import HTTPRouteHandler
     from litestar.middleware import ASGIMiddleware
-    from litestar.openapi.datastructures import ResponseSpec
+    from litestar.openapi.spec import Operation as OpenAPIOperation
     from litestar.plugins import InitPlugin, ReceiveRoutePlugin
     from litestar.routes import BaseRoute, HTTPRoute
     from litestar.serialization import encode_json
 
-__all__ = ["NebisPlugin", "bind", "idempotency_tokens", "idempotent", "operation_status"]
+__all__ = ["NebisPlugin", "bind", "idempotency_contract", "idempotency_tokens", "idempotent", "operation_status"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HIDDEN = "nebis_key"
@@ -68,13 +71,43 @@ class NebisPlugin(InitPlugin, ReceiveRoutePlugin):
     def receive_route(self, route: BaseRoute) -> None:
         """Document what a protected handler may answer."""
         for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
-            if _admission(handler) is not None:
-                problems = {
-                    status: ResponseSpec(data_container=None, description=text, media_type="application/problem+json")
-                    for status, text in PROBLEMS.items()
-                    if status not in (400, 422)
-                }
-                handler.responses = {**problems, **(handler.responses or {})}
+            admission = _admission(handler)
+            if admission is not None:
+                handler.operation_class = _documenting(handler.operation_class, admission)
+
+
+def _documenting(kind: type[OpenAPIOperation], admission: Admission) -> type[OpenAPIOperation]:
+    """Make the class of one documented operation, which adds to itself what Litestar does not know."""
+
+    @dataclass
+    class Documented(kind):  # type: ignore[valid-type, misc]  # Whatever class the handler was given.
+        def __post_init__(self) -> None:
+            if hasattr(kind, "__post_init__"):
+                kind.__post_init__(self)
+            _document(self, admission)
+
+    return Documented
+
+
+def _document(operation: Any, admission: Admission) -> None:
+    """Add what is known of a route. Litestar renders plain dictionaries as they are, beside its own values."""
+    operation.description = description(admission, operation.description)
+    header = parameter(admission)
+    if header is not None:
+        given = [one for one in operation.parameters or () if one.name != header["name"]]
+        operation.parameters = [*given, header]
+    known = {}
+    for status, response in (operation.responses or {}).items():
+        if status.startswith("2"):
+            response.headers = {**replayed(admission), **(response.headers or {})}
+            status = str(admission.status) if isinstance(admission, Bound) else status  # noqa: PLW2901
+        known[status] = response
+    for status, problem in responses(admission).items():
+        if status in known:
+            known[status].content = {**problem["content"], **(known[status].content or {})}
+        else:
+            known[status] = problem
+    operation.responses = known
 
 
 class _Around(ASGIMiddleware):
@@ -177,7 +210,12 @@ def bind(
                 passage.answer = await executed(route, operation, arrived, owner)
             return Response(content=None)
 
-        return _shown(handler, function, route, takes_request=takes_request)
+        shown = _shown(handler, function, route, takes_request=takes_request)
+        # The handler's own result is the command; what is answered, and documented, is the operation's.
+        answer = annotations_of(operation.handler)["return"]
+        shown.__annotations__["return"] = answer
+        shown.__signature__ = inspect.signature(shown).replace(return_annotation=answer)  # type: ignore[attr-defined]
+        return shown
 
     return decorate
 
@@ -211,10 +249,22 @@ def idempotency_tokens(
     return handler
 
 
+def idempotency_contract() -> Callable[..., Coroutine[Any, Any, Response[bytes]]]:
+    """Make the handler of `GET /idempotency`: what this application promises about its routes, for anybody."""
+    contract = ContractPage()
+
+    async def handler(request: Request[Any, Any, Any]) -> Response[bytes]:
+        return response_of(contract.answer(request.app, request.headers.get("accept")))
+
+    return handler
+
+
 def response_of(exchange: Exchange) -> Response[bytes]:
     """Make a response that is sent exactly as the answer says."""
     headers = dict(exchange.headers)
     media_type = headers.pop("content-type", "application/octet-stream")
+    if media_type.startswith("text/"):
+        media_type = media_type.partition(";")[0]  # Litestar adds the charset itself, which is always UTF-8.
     return Response(content=exchange.body, status_code=exchange.status, headers=headers, media_type=media_type)
 
 

@@ -30,7 +30,7 @@ def parameter(admission: Admission) -> dict[str, Any] | None:
             "type": "string",
             "minLength": told.shortest_key,
             "maxLength": 255,
-            "pattern": "^[\\x21-\\x7e]+$",
+            "pattern": "^[\\x21-\\x2b\\x2d-\\x7e]+$",
         },
     }
 

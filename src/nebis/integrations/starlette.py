@@ -17,6 +17,7 @@ from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard, l
 from nebis.integrations.asgi_request import claimed, executed, incoming, issue_token, passage_of, read_status, telling
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import Callee, outcome_of, require_innermost
+from nebis.integrations.contract import ContractPage
 from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
@@ -27,7 +28,15 @@ with needed("starlette"):
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
 
-__all__ = ["NebisMiddleware", "bind", "idempotency_tokens", "idempotent", "lifespan", "operation_status"]
+__all__ = [
+    "NebisMiddleware",
+    "bind",
+    "idempotency_contract",
+    "idempotency_tokens",
+    "idempotent",
+    "lifespan",
+    "operation_status",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,6 +160,16 @@ def idempotency_tokens(
         owner, headers = await outcome_of(tenant, request), decoded(request.headers.raw)
         body = await request.body()
         return response_of(await issue_token(nebis, body, headers, owner, lifetime=lifetime, wire=wire))
+
+    return endpoint
+
+
+def idempotency_contract() -> Callable[[Request], Any]:
+    """Make the endpoint of `GET /idempotency`: what this application promises about its routes, for anybody."""
+    contract = ContractPage()
+
+    async def endpoint(request: Request) -> Response:
+        return response_of(contract.answer(request.app, request.headers.get("accept")))
 
     return endpoint
 

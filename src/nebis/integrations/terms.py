@@ -74,7 +74,7 @@ class Answer:
     @property
     def meaning(self) -> str:
         """Return what a client makes of it."""
-        return MEANINGS[self.status]
+        return MEANINGS.get(self.status, "The operation said no.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def _key(admission: Admission) -> str:
         case RequiredKey():
             text = f"Send `{header}`: a key that is new for each request and the same for each retry of it."
         case OptionalKey():
-            text = f"Send `{header}` to be able to retry: a key that is new for each request. Without one nothing is kept."
+            text = f"Send `{header}` to be able to retry: a key that is new for each request. Without it none is kept."
         case BodyKey():
             text = f"The member `{rule.field}` of the body is the idempotency key: new for each request."
         case BusinessKey():
@@ -185,7 +185,11 @@ def _codes(admission: Admission) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for error, row in ANSWERS.items():
         if _may_answer(admission, error):
-            status = admission.wire.key_reused_status if error is KeyReused else row.status
+            status = row.status
+            if error is KeyReused:
+                status = admission.wire.key_reused_status
+            elif error is Rejected and isinstance(admission, Bound):
+                status = admission.rejected_status
             found.setdefault(status, set()).add(error.code)
     return found
 
@@ -196,7 +200,6 @@ def _may_answer(admission: Admission, error: type[NebisError]) -> bool:
         TenantMissing: not isinstance(admission.tenant, Public),
         KeyExpired: policy.when_expired is ExpiredPolicy.REFUSE,
         ResourceGone: isinstance(admission, Protection) and admission.reconstruct is not None,
-        Rejected: isinstance(admission, Bound),
         TokenInvalid: policy.issued_keys,
         TokenExpired: policy.issued_keys,
         TooFast: bool(policy.velocity) or policy.quota is not None,

@@ -123,14 +123,15 @@ class AsyncWorld:
         if self.is_closing:
             raise StoreUnavailable("this process is shutting down")
 
-    async def apply(self, verb: Verb) -> Answer | Locked:
-        """Apply one verb, and wake whoever waits for its record."""
-        answer = await self._batcher.apply(verb)
-        self.signals.applied(verb)
-        return answer
+    def apply(self, verb: Verb) -> Awaitable[Answer | Locked]:
+        """Apply one verb together with others, and wake whoever waits for its record."""
+        return self._batcher.apply(verb)
 
     async def _send(self, verbs: Sequence[Verb]) -> Sequence[Answer | Locked]:
-        return await self.backend.sessions.run(self.backend.store.apply(verbs))
+        answers = await self.backend.sessions.run(self.backend.store.apply(verbs))
+        for verb in verbs:
+            self.signals.applied(verb)
+        return answers
 
     async def close(self, grace_seconds: float = 0.0) -> None:
         """Start nothing new, wait for what runs, let go of what does not end in time, and close every connection."""
@@ -186,9 +187,9 @@ class AsyncTurn:
         self._detached: set[asyncio.Task[Any]] = set()
         """Effects that are under way."""
 
-    async def perform(self, ask: Ask[Any]) -> Any:
-        """Do what a flow asks for."""
-        return await _PERFORM[type(ask)](self, ask)
+    def perform(self, ask: Ask[Any]) -> Awaitable[Any] | Any:
+        """Do what a flow asks for, or return what does."""
+        return _PERFORM[type(ask)](self, ask)
 
     @property
     def is_lost(self) -> bool:
@@ -217,15 +218,18 @@ class AsyncTurn:
             )
         self.transaction = backend.transaction(self.target)
 
-    async def apply(self, ask: Apply) -> Answer | Locked:
-        if self.transaction is not None:
-            try:
-                [answer] = await self.transaction.run(self._world.backend.store.apply([ask.verb]))
-            except StoreFailure as failure:
-                # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
-                raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
-            return answer
-        return await self._world.apply(ask.verb)
+    def apply(self, ask: Apply) -> Awaitable[Answer | Locked]:
+        if self.transaction is None:
+            return self._world.apply(ask.verb)
+        return self._apply_inside(self.transaction, ask.verb)
+
+    async def _apply_inside(self, transaction: AsyncTransaction, verb: Verb) -> Answer | Locked:
+        try:
+            [answer] = await transaction.run(self._world.backend.store.apply([verb]))
+        except StoreFailure as failure:
+            # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
+            raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
+        return answer
 
     async def find(self, ask: Find) -> Record | None:
         backend = self._world.backend
@@ -243,16 +247,16 @@ class AsyncTurn:
         except StoreFailure as failure:
             raise StoreUnavailable(failure.detail) from failure
 
-    async def draw(self, _: Draw) -> object:
+    def draw(self, _: Draw) -> object:
         return draw()
 
-    async def require_outside(self, ask: RequireOutside) -> None:
+    def require_outside(self, ask: RequireOutside) -> None:
         require_outside(ask)
 
     async def pause(self, ask: Pause) -> None:
         await asyncio.sleep(jittered(ask.seconds))
 
-    async def elapsed(self, _: Elapsed) -> float:
+    def elapsed(self, _: Elapsed) -> float:
         return time.monotonic()
 
     async def await_change(self, ask: AwaitChange) -> bool:
@@ -272,7 +276,7 @@ class AsyncTurn:
             self._world.signals.leave(ask.identity, wake)
         return True
 
-    async def keep_alive(self, ask: KeepAlive) -> None:
+    def keep_alive(self, ask: KeepAlive) -> None:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
@@ -403,7 +407,7 @@ class AsyncTurn:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
 
-    async def keep_trying(self, ask: KeepTrying) -> None:
+    def keep_trying(self, ask: KeepTrying) -> None:
         self._world.heartbeat.keep_trying(ask.verb)
 
     async def keep_late(self, ask: KeepLate) -> None:
@@ -413,7 +417,7 @@ class AsyncTurn:
         except Exception as error:  # noqa: BLE001 - evidence for people; whoever brings it has worse to tell already.
             log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
 
-    async def tell(self, ask: Tell) -> None:
+    def tell(self, ask: Tell) -> None:
         tell(self._world.observers, ask.event)
 
 
@@ -421,7 +425,7 @@ def _nobody(_record: Record, _turn: AsyncTurn) -> Awaitable[object]:
     raise AssertionError("this turn has no handler of its own")
 
 
-_PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any]]] = {
+_PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any] | Any]] = {
     Apply: AsyncTurn.apply,
     Find: AsyncTurn.find,
     Draw: AsyncTurn.draw,

@@ -1,6 +1,7 @@
 """The pytest plugin that comes with the package: fixtures to repeat, race and crash operations of your own.
 
-Loaded in every run of pytest, so that nothing of Nebis but this module is imported before a test asks for a fixture.
+Loaded in every run of pytest where Nebis is installed: it adds names and nothing else, and imports what is behind them
+when a test asks.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -107,11 +108,14 @@ def _mortal(world: BlockingWorld | AsyncWorld, doom: _Doom) -> Iterator[None]:
         return answer
 
     async def performed_async(turn: Any, ask: Ask[Any]) -> Any:
-        if turn._world is not world or isinstance(ask, _SILENT):  # noqa: SLF001 - others' turns live on.
-            return await perform(turn, ask)
-        doom.pass_by(f"before {_name(ask)}")
-        answer = await perform(turn, ask)
-        doom.pass_by(f"after {_name(ask)}")
+        is_mortal = turn._world is world and not isinstance(ask, _SILENT)  # noqa: SLF001 - others' turns live on.
+        if is_mortal:
+            doom.pass_by(f"before {_name(ask)}")
+        answer = perform(turn, ask)
+        if inspect.isawaitable(answer):  # What is there at once is not wrapped.
+            answer = await answer
+        if is_mortal:
+            doom.pass_by(f"after {_name(ask)}")
         return answer
 
     # By name: a method cannot be assigned to under mypy.

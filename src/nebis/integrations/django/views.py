@@ -18,6 +18,7 @@ from nebis.integrations import asgi_request, blocking
 from nebis.integrations.blocking import Held, Live
 from nebis.integrations.bound import Bound, BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators
+from nebis.integrations.contract import ContractPage
 from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
@@ -27,6 +28,7 @@ with needed("django"):
     from asgiref.sync import iscoroutinefunction, sync_to_async
     from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
     from django.core.handlers.exception import response_for_exception
+    from django.core.handlers.wsgi import WSGIHandler
     from django.core.signals import got_request_exception
     from django.http import Http404
     from django.http.multipartparser import MultiPartParserError
@@ -46,7 +48,7 @@ with needed("django"):
         response_of,
     )
 
-__all__ = ["bind", "idempotency_tokens", "idempotent", "operation_status"]
+__all__ = ["bind", "idempotency_contract", "idempotency_tokens", "idempotent", "operation_status"]
 
 log = logging.getLogger("nebis")
 
@@ -156,6 +158,18 @@ def idempotency_tokens(
         return response_of(blocking.issue_token(nebis, request.body, headers, owner, **chosen))
 
     view: Callable[..., Any] = csrf_exempt(require_POST(awaited if isinstance(nebis, AsyncNebis) else blocked))
+    return view
+
+
+def idempotency_contract() -> Callable[..., Any]:
+    """Make the view of `GET /idempotency`: what this project promises about its routes, for anybody."""
+    page = ContractPage()
+    project = WSGIHandler.__new__(WSGIHandler)  # Says only which framework it is: a project has one table of routes.
+
+    def idempotency(request: Any) -> Any:
+        return response_of(page.answer(project, request.headers.get("Accept")))
+
+    view: Callable[..., Any] = require_safe(idempotency)
     return view
 
 

@@ -18,7 +18,7 @@ _VERBS: Final = ("post", "patch", "put", "delete")
 _VARIABLE: Final = re.compile(r"<(?:[^<>:]*:)?(\w+)>")
 _METHOD_LIST: Final = "request_method_list"
 """Where `require_http_methods` keeps the methods that it lets through."""
-_WRAPPED_BY_DRF: Final = "func"
+WRAPPED_BY_DRF: Final = "func"
 """Where `api_view` keeps the function that it makes a class of."""
 _OUR_MIDDLEWARE: Final = "nebis.integrations.django.middleware."
 _HARMLESS: Final = ("django.views.generic.base.RedirectView", "django.views.static.serve")
@@ -58,7 +58,7 @@ def _methods(view: Any) -> Iterator[tuple[str, Any]]:
     """Return what a view takes: of a class what it defines, of a function what lets it be called."""
     kind = _kind(view)
     if kind is None:
-        found = _enclosed(view, _METHOD_LIST)
+        found = enclosed(view, _METHOD_LIST)
         yield from ((method, view) for method in ([ANY] if found is None else sorted(found)))
         return
     actions = getattr(view, "actions", None) or {}
@@ -66,10 +66,10 @@ def _methods(view: Any) -> Iterator[tuple[str, Any]]:
         function = getattr(kind, actions.get(verb, "") if actions else verb, None)
         if callable(function) and verb in kind.http_method_names:
             is_made = getattr(function, "__module__", "") == "rest_framework.decorators"
-            yield verb.upper(), _enclosed(function, _WRAPPED_BY_DRF) if is_made else function
+            yield verb.upper(), enclosed(function, WRAPPED_BY_DRF) if is_made else function
 
 
-def _enclosed(function: Any, name: str) -> Any:
+def enclosed(function: Any, name: str) -> Any:
     """Return what a decorator keeps under a name, on whichever level of a function; None if none does."""
     while function is not None:
         names = getattr(getattr(function, "__code__", None), "co_freevars", ())

@@ -54,8 +54,9 @@ class TestVelocity:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_no_span_of_the_window_ever_holds_more_than_the_limit(self, store: Connection, seed: int) -> None:
-        """P2: counts err upward, never downward, and by a tenth of the window at most."""
-        random, charge = Random(seed), meter(4, window_us=1_003)
+        """P16: counts err upward, never downward, and by a tenth of the window at most."""
+        random = Random(seed)  # noqa: S311 - a schedule, not a secret.
+        charge = meter(4, window_us=1_003)
         now, passed = START_US, deque[int]()
         for _ in range(300):
             now += random.choice((0, 1, 20, 101, 400))
@@ -98,7 +99,7 @@ class TestVelocity:
         assert store.run(store.store.charge([], identity=None, now=START_US)) is None
 
     def test_key_on_record_is_free(self, store: Connection) -> None:
-        """P2: only fresh keys count."""
+        """P16: only fresh keys count."""
         charge, identity = meter(1), identity_of_key("key")
         assert store.run(store.store.charge([charge], identity=identity, now=START_US)) is None
         [granted] = store.apply(claim("key"), now=START_US)
@@ -113,7 +114,7 @@ class TestVelocity:
         assert other is not None
 
     @pytest.mark.parametrize("is_completed", [True, False])
-    def test_key_whose_window_is_over_is_fresh_again(self, store: Connection, is_completed: bool) -> None:
+    def test_key_whose_window_is_over_is_fresh_again(self, store: Connection, *, is_completed: bool) -> None:
         charge, identity = meter(1, window_us=10 * RETENTION.outcome_us), identity_of_key("key")
         [granted] = store.apply(claim("key"), now=START_US)
         assert isinstance(granted, Granted)
@@ -139,8 +140,8 @@ class TestVelocity:
         assert store.run(store.store.charge([charge], identity=None, now=START_US)) is None
         assert store.run(store.store.charge([lasting], identity=None, now=later)) is not None
 
-    def test_of_many_at_once_no_more_pass_than_the_limit_says(self, harness: Harness, store: Connection) -> None:
-        """P2: two meters each, named in any order, and nobody waits for ever."""
+    def test_of_many_at_once_no_more_pass_than_the_limit_says(self, harness: Harness) -> None:
+        """P16: two meters each, named in any order, and nobody waits for ever."""
         charges = [meter(25), meter(1_000)]
 
         def act(own: Connection, number: int) -> int:

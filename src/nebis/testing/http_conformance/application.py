@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from nebis import Declared, Local, Opaque, Rejected, ResourceGone, Retryable, Wait
+from nebis import Declared, Limit, Local, Opaque, Rejected, ResourceGone, Retryable, Wait, hours
 from nebis.core.record import EffectsMode
 from nebis.http import Accept, BodyKey, BusinessKey, Exchange, OptionalKey, Reconstruct, Reference, Wire, public
 
@@ -19,7 +19,13 @@ MEGABYTE = 1024 * 1024
 ANSWER_LIMIT_BYTES = 2 * MEGABYTE
 COMMAND_LIMIT_BYTES = 64 * 1024
 GATE_SECONDS = 20.0
-WIRE = Wire(status_path="/operations/", expires_header="Idempotency-Expires")
+WIRE = Wire(
+    status_path="/operations/",
+    expires_header="Idempotency-Expires",
+    deadline_header="Request-Deadline",
+    timeout_header="Request-Timeout",
+)
+CARD_LIMIT = 3
 SENSITIVE = (
     ("Set-Cookie", "session=secret"),
     ("WWW-Authenticate", "Bearer"),
@@ -107,6 +113,9 @@ ROUTES = (
     Route(name="rebuilt", effects=Local, options={"rebuilds": True}),
     Route(name="varying", effects=Local, options={"vary_on": ("Accept",)}),
     Route(name="guests", effects=Local, is_public=True),
+    Route(name="issued", effects=Local, options={"issued_keys": True}),
+    Route(name="issued-too", effects=Local, options={"issued_keys": True}),
+    Route(name="limited", effects=Local, options={"velocity": [Limit(CARD_LIMIT, per=hours(1), by="card")]}),
 )
 
 

@@ -23,7 +23,7 @@ TENTH = Sizes(twins=8, interleaved=1_000, disconnects=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """An application with one endpoint for each of `ROUTES`, and `GET /operations/{id}`, behind a real server."""
+    """An application with one endpoint for each of `ROUTES`, `GET /operations/{id}` and `POST /idempotency-tokens`."""
 
     address: tuple[str, int]
     scenarios: Scenarios
