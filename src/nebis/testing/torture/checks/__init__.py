@@ -1,0 +1,1 @@
+"""The checks, by what they ask about."""
