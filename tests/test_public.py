@@ -14,7 +14,7 @@ FACADES = {"Nebis", "Attempt", "Operation", "AsyncNebis", "AsyncAttempt", "Async
 CHOICES = {
     *{"Local", "Declared", "Opaque", "Policy", "Reject", "Wait", "ExpiredPolicy", "Disposition"},
     *{"PerOperation", "PerResourceType", "PerAccount", "FingerprintRule", "FingerprintVersions"},
-    *{"seconds", "minutes", "hours", "days"},
+    *{"seconds", "minutes", "hours", "days", "Deadline", "Limit", "Quota"},
 }
 EFFECTS = {"Sticky", "SuccessOnly", "Fenced", "Queryable", "Unrecoverable", "Undo", "Query", "verify_token"}
 MESSAGES = {"Consumer", "AsyncConsumer", "Delivery", "Incoming", "Done", "Later", "Parked", "ParkReason"}

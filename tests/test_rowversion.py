@@ -92,6 +92,7 @@ def test_the_second_writer_changes_nothing_in_a_file(tmp_path: Path) -> None:
 
 
 def test_writers_at_once_with_one_version_have_one_winner(database: str) -> None:
+    """P18."""
     together = threading.Barrier(4)
 
     def write(name: str) -> int | None:

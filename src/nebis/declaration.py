@@ -78,9 +78,7 @@ class Declaration(Subject, Generic[C, R]):
     attempts_limit: int | None = None
     """After so many attempts a worker leaves a record to whoever sends its command in again."""
 
-    def call(
-        self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None
-    ) -> Request:
+    def call(self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
         request = self._request(secrets, key=key, tenant=tenant, command=command)
         return self.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)

@@ -108,6 +108,7 @@ class Shop:
 
 
 def test_fresh_keys_at_once_on_one_reference_make_one_row_and_get_one_answer(nebis: Nebis) -> None:
+    """P17."""
     shop, together = Shop(nebis), threading.Barrier(TWINS)
     keys = [str(uuid4()) for _ in range(TWINS)]
 

@@ -14,10 +14,10 @@ from tests.tidy.repository import PACKAGE, relative, text_files
 # Imported inside the function that meets a class of theirs, which only code that already uses them can hand over.
 MET_ONLY_WHERE_USED = {"core/codec_model.py": {"pydantic", "msgspec"}}
 
-STANDARD_LIBRARY_ONLY = ("core", "flows", "ports", "flow.py", "errors.py", "policy.py", "keys.py")
+STANDARD_LIBRARY_ONLY = ("core", "flows", "ports", "flow.py", "errors.py", "refusals.py", "policy.py", "keys.py")
 
 # Flows ask for these through ports, so that a run can be replayed and a crash put between any two asks.
-WITHOUT_CLOCK_CHANCE_OR_IO = ("core", "flows", "errors.py", "policy.py")
+WITHOUT_CLOCK_CHANCE_OR_IO = ("core", "flows", "errors.py", "refusals.py", "policy.py")
 CLOCK_CHANCE_AND_IO = frozenset(
     {"asyncio", "concurrent", "logging", "multiprocessing", "queue", "random", "secrets", "select", "socket", "sqlite3"}
     | {"ssl", "subprocess", "tempfile", "threading", "time"}

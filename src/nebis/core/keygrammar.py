@@ -17,7 +17,7 @@ _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 # In a header these separate list members, parameters and quoted strings: a bare key that has one is two things at once.
 _NOT_BARE = frozenset('",;\\')
 # The same in one look, which nearly every key passes; the others are read again to say what is wrong with them.
-_BARE = re.compile("[%s]*" % re.escape("".join(sorted(_VISIBLE - _NOT_BARE))))
+_BARE = re.compile(f"[{re.escape(''.join(sorted(_VISIBLE - _NOT_BARE)))}]*")
 
 
 def parse_key(raw: str) -> Key:

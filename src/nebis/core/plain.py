@@ -111,7 +111,7 @@ def _plain(node: object, choice: _Choice, depth: int) -> object:
     layout = None if kind is dict or kind is list else _layout(kind)
     if layout is not None:
         return _model(node, layout, choice, depth)
-    if kind is dict or isinstance(node, Mapping):
+    if isinstance(node, Mapping):
         return _members(node, choice, depth)
     if isinstance(node, list | tuple):
         return [_plain(item, choice, depth + 1) for item in node]

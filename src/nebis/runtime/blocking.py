@@ -224,10 +224,7 @@ class BlockingTurn:
         return backend.sessions.run(backend.store.find(ask.identity))
 
     def find_by_id(self, record_id: RecordId) -> Record | None:
-        """Read a record by its public id, inside the transaction of this turn if one is open.
-
-        There it may hold the only lock of a file, for which whoever has the connection outside would wait.
-        """
+        """Read a record by its public id; inside an open transaction, which may hold the only lock of a file."""
         backend = self._world.backend
         place = backend.sessions if self.transaction is None else self.transaction
         try:

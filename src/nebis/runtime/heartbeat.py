@@ -59,6 +59,10 @@ class Watch:
         if self.is_lost:
             call()
 
+    def tell_nobody(self) -> None:
+        """Let go of whoever wanted the news, who holds this watch: the circle would wait for the garbage collector."""
+        self._when_lost.clear()
+
     def lose(self, reason: Refusal) -> None:
         """Spread the news that another attempt took over."""
         self.lost_reason = reason
@@ -104,6 +108,7 @@ class Heartbeat:
         """Renew this claim no longer."""
         with self._condition:
             self._watches.discard(watch)
+        watch.tell_nobody()
 
     def let_go(self) -> list[Watch]:
         """Renew nothing any longer, and return what was kept alive: its process is about to end."""

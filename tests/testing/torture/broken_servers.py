@@ -37,7 +37,6 @@ _REPEATS = (
         "semantics.spelling",
         "semantics.rejection",
         "semantics.late-failure",
-        "concurrency.storm",
         "network.shared-connection",
         "network.slow-body",
         "input.longest-key",

@@ -87,8 +87,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def handle(self) -> None:
-        with suppress(ConnectionError):
+        try:
             super().handle()
+        except ConnectionError:
+            self.shop.cut()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the inherited parameter.
         """Stay silent."""
@@ -108,6 +110,9 @@ class Shop:
         self.effects: Counter[str] = Counter()
         self.failed: set[str] = set()
         self.payments: dict[str, tuple[str, Json]] = {}
+
+    def cut(self) -> None:
+        """Think nothing of a connection that broke off."""
 
     def post(self, handler: Handler) -> Answer:
         tenant = self.tenant(handler)

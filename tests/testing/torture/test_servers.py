@@ -11,6 +11,7 @@ from nebis.testing.torture import CHECKS, Operation, Run, Verdict, chosen, run
 from nebis.testing.torture.operation import parse_operation
 from tests.integrations.servers import uvicorn_serving
 from tests.testing.torture.broken_servers import BROKEN
+from tests.testing.torture.careless_servers import CARELESS
 from tests.testing.torture.nebis_shop import make_app
 from tests.testing.torture.shop import SHOP_TOML, Shop, open_shop
 
@@ -58,6 +59,19 @@ def test_a_broken_server_fails_its_own_check_and_no_check_that_it_does_not_decla
     assert broken.own in failed
     assert failed.keys() - {broken.own} - broken.also == set(), failed
     assert all(result.detail and result.reproduce for result in done.having(Verdict.FAILED))
+
+
+@pytest.mark.parametrize("name", CARELESS)
+def test_a_careless_server_fails_the_check_that_it_was_made_for(operation: Operation, name: str) -> None:
+    done = tortured(operation, CARELESS[name](), name)
+
+    assert endings(done, Verdict.FAILED).keys() == {name}, done
+
+
+def test_every_check_can_fail() -> None:
+    declared = {name for broken in BROKEN for name in (broken.own, *broken.also)}
+
+    assert {check.id for check in CHECKS} == declared | CARELESS.keys()
 
 
 def test_the_broken_servers_are_many_and_each_has_a_check_of_its_own() -> None:

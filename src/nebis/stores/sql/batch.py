@@ -37,10 +37,11 @@ class Batch:
     """The verbs that are still unanswered, and the answers so far; an identity is in one of the two."""
 
     def __init__(self, statements: Statements, verbs: Sequence[Verb], now: int | None) -> None:
-        assert len({identity_of(verb) for verb in verbs}) == len(verbs), "an identity appears at most once in a batch"
+        by_identity = {identity_of(verb): verb for verb in verbs}
+        assert len(by_identity) == len(verbs), "an identity appears at most once in a batch"
         self._statements = statements
         self._now: Values = {"now": now}
-        self.unanswered = {identity_of(verb): verb for verb in sorted(verbs, key=identity_of)}
+        self.unanswered = dict(sorted(by_identity.items()))
         self.answers: dict[bytes, Answer | Locked] = {}
 
     @property
@@ -63,14 +64,23 @@ class Batch:
             self._statements.release, [_owner(verb.ownership) for verb in verbs if isinstance(verb, Release)]
         )
 
+    def read_replays(self) -> Flow[None]:
+        """Answer every verb whose record is as it was expected, by one look at it; leave all others unanswered."""
+        rows = yield from self._read()
+        clock = _clock(rows)
+        for identity, old in records_of(rows).items():
+            step = transition(old, self.unanswered[identity], clock[identity], Fence(old.fence + 1))
+            if step.record == old:
+                self._answer(identity, step.answer)
+
     def read(self) -> Flow[list[Change]]:
         """Answer every verb that changes nothing, without a lock; return what the others would change."""
-        rows = yield from Query(
-            self._statements.read,
-            self._now,
-            [{"identity": identity, "position": place} for place, identity in enumerate(self.unanswered, start=1)],
-        )
+        rows = yield from self._read()
         return self._decide(rows, {bytes(row[-3]): Fence(row[-1]) for row in rows})
+
+    def _read(self) -> Flow[list[Row]]:
+        members = [{"identity": identity, "position": place} for place, identity in enumerate(self.unanswered, start=1)]
+        return (yield from Query(self._statements.read, self._now, members))
 
     def lock_and_decide(self, lock: Statement) -> Flow[list[Change]]:
         """Decide again with the rows locked; who is locked by others, or vanished, has to ask again."""
@@ -134,7 +144,7 @@ class Batch:
 
     def _decide(self, rows: Sequence[Row], fences: Mapping[bytes, Fence]) -> list[Change]:
         records = records_of(rows)
-        clock = {bytes(row[-3]): int(row[-2]) for row in rows}
+        clock = _clock(rows)
         changes = []
         for identity, verb in list(self.unanswered.items()):
             old = records.get(identity)
@@ -147,6 +157,11 @@ class Batch:
             else:
                 changes.append(Change(old=old, new=step.record, answer=step.answer))
         return changes
+
+
+def _clock(rows: Sequence[Row]) -> dict[bytes, int]:
+    """Return what time it was for each member when it was read."""
+    return {bytes(row[-3]): int(row[-2]) for row in rows}
 
 
 def _claiming(claim: Claim) -> Values:

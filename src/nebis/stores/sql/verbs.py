@@ -26,6 +26,7 @@ from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
 from nebis.stores.sql.rows import STATES, records_of, state_of
+from nebis.stores.sql.seen import SeenEnds
 from nebis.stores.sql.velocity import SqlVelocity
 
 _GENERATED_SECRET = "secret"  # noqa: S105 - the name of a row, not a secret.
@@ -40,6 +41,7 @@ class SqlStore(SqlInbox, SqlVelocity):
         self._velocity = dialect.velocity
         self._dialect = dialect
         self._capabilities = capabilities
+        self._seen = SeenEnds()
         self.outbox = SqlOutbox(dialect, self.apply, self._write_audit)
 
     @property
@@ -52,11 +54,20 @@ class SqlStore(SqlInbox, SqlVelocity):
         if not verbs:
             return []
         batch = Batch(self._statements, verbs, now)
+        if self._seen.expects_replays(verbs):
+            yield from batch.read_replays()
+        if batch.unanswered:
+            yield from self._apply_rest(batch)
+        answers = [batch.answers[identity_of(verb)] for verb in verbs]
+        for verb, answer in zip(verbs, answers, strict=True):
+            self._seen.learn(verb, answer)
+        return answers
+
+    def _apply_rest(self, batch: Batch) -> Flow[None]:
         if self._statements.lock is None:
             yield from in_transaction(self._apply_exclusively(batch))
         else:
             yield from self._apply_row_by_row(batch, self._statements.lock)
-        return [batch.answers[identity_of(verb)] for verb in verbs]
 
     def _apply_exclusively(self, batch: Batch) -> Flow[None]:
         """Do everything in one transaction that nobody else can write during."""

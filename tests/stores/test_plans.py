@@ -1,0 +1,107 @@
+"""How PostgreSQL finds rows when there are many, whatever it knew when it first planned a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from nebis.stores import open_blocking
+from nebis.stores.sql.asks import Statement
+from nebis.stores.sql.dialect import postgres_dialect
+from nebis.stores.sql.postgres.settings import Settings
+from tests.engines.postgres import PostgresServer
+
+ROWS = 200_000
+"""The plans are those of a million: what matters is that a scan of the table would be much too long."""
+
+_STATEMENTS = postgres_dialect().statements
+BY_KEY = {
+    statement.name: statement
+    for statement in (
+        _STATEMENTS.complete,
+        _STATEMENTS.complete_and_stage,
+        _STATEMENTS.renew,
+        _STATEMENTS.release,
+        _STATEMENTS.read,
+        _STATEMENTS.lock,
+        _STATEMENTS.save,
+        _STATEMENTS.drop_record,
+        _STATEMENTS.read_by_id,
+    )
+    if statement is not None
+}
+FILLING = """
+INSERT INTO nebis_record (
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
+    lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, completed_at, expires_at, forget_at,
+    outcome_kind, outcome
+)
+SELECT
+    sha256(n::text::bytea), gen_random_uuid(), 'acct_1', 'operation/pay', 'pay', n::text, sha256('x'), 1, 'L', 'C', n,
+    substring(sha256('y') FOR 16), 0, 1, 0, FALSE, FALSE, 0, 0, 4000000000000000, 5000000000000000, 'S',
+    decode(repeat('00', 300), 'hex')
+FROM generate_series(1, %s) AS n
+"""
+
+
+class Planner:
+    """A connection as our own are, on which every statement was planned while the table was empty."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = psycopg.connect(url, autocommit=True)
+        for name, value in Settings().pins().items():
+            self._connection.execute(f"SET {name} = '{value}'".encode())
+        for statement in BY_KEY.values():
+            self._connection.execute(f"PREPARE {statement.name} AS {statement.positional}".encode(), prepare=False)
+            self._connection.execute(self._executed(statement), prepare=False)
+        self._connection.execute(FILLING, (ROWS,))
+
+    def plan(self, statement: Statement) -> str:
+        rows = self._connection.execute(b"EXPLAIN " + self._executed(statement), prepare=False).fetchall()
+        return "\n".join(row[0] for row in rows)
+
+    def analyze(self) -> None:
+        self._connection.execute("ANALYZE nebis_record")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _executed(self, statement: Statement) -> bytes:
+        """Return what runs a statement on nobody: its plan does not depend on the values."""
+        found = self._connection.execute(
+            "SELECT unnest(parameter_types)::text FROM pg_prepared_statements WHERE name = %s", (statement.name,)
+        )
+        values = [f"'{{}}'::{kind}" if kind.endswith("[]") else f"NULL::{kind}" for (kind,) in found.fetchall()]
+        return f"EXECUTE {statement.name}({', '.join(values)})".encode()
+
+
+@pytest.fixture(scope="module")
+def planner(postgres_server: PostgresServer) -> Iterator[Planner]:
+    url = postgres_server.create_database()
+    backend = open_blocking(url)
+    backend.sessions.run(backend.store.migrate())
+    backend.sessions.close()
+    planner = Planner(url)
+    yield planner
+    planner.close()
+    postgres_server.drop_database(url)
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_a_statement_that_was_planned_on_an_empty_table_still_finds_its_rows_by_key(
+    planner: Planner, name: str
+) -> None:
+    plan = planner.plan(BY_KEY[name])
+    assert "Seq Scan on nebis_record" not in plan, plan
+    assert "Index Scan using record_" in plan, plan
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_statistics_do_not_change_how_rows_are_found(planner: Planner, name: str) -> None:
+    planner.analyze()
+    plan = planner.plan(BY_KEY[name])
+    assert "Seq Scan on nebis_record" not in plan, plan
+    assert "Hash Join" not in plan, plan
+    assert "Merge Join" not in plan, plan
