@@ -5,6 +5,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
 from itertools import combinations
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,6 +24,14 @@ class Colour(Enum):
 
 class Size(IntEnum):
     SMALL = 1
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Count(int):
+    pass
 
 
 class Point(NamedTuple):
@@ -146,6 +155,11 @@ DISTINCT: list[object] = [
 @pytest.mark.parametrize("spellings", EQUAL.values(), ids=EQUAL.keys())
 def test_equal_meaning_gives_equal_bytes(spellings: list[object]) -> None:
     assert len({canonical(spelling) for spelling in spellings}) == 1
+
+
+def test_subclasses_of_plain_types_count_by_their_value() -> None:
+    assert canonical([Name("a"), Count(120), Count(0)]) == canonical(["a", 120, 0])
+    assert canonical(MappingProxyType({"a": Point(1, 2)})) == canonical({"a": [1, 2]})
 
 
 def test_distinct_meaning_gives_distinct_bytes() -> None:

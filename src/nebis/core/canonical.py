@@ -63,8 +63,6 @@ def _form(node: object, depth: int) -> bytes:
 
 def _unusual(node: object, depth: int) -> bytes:
     """Encode what is neither a scalar of JSON nor a plain list or dict; subclasses of those come here too."""
-    if isinstance(node, Encoded):
-        return node.form
     if isinstance(node, Enum):
         return _form(node.value, depth + 1)
     if isinstance(node, list | tuple):
@@ -89,7 +87,7 @@ def _members(members: Mapping[Any, object], depth: int) -> bytes:
 
 
 def _integer(value: int, _depth: int) -> bytes:
-    """Spell an integer as `_number` does, without the way through a Decimal."""
+    """Spell an integer as `_number` would, without the way through a Decimal."""
     if value.bit_length() > LONGEST_INTEGER_BITS:
         raise BodyRefused(f"an integer has more than {LONGEST_INTEGER_BITS} bits")
     written = str(value)
@@ -111,13 +109,11 @@ _USUAL: dict[type, Callable[[Any, int], bytes]] = {
 
 
 def _scalar(value: object) -> bytes:
-    if value is None:
-        return b"z"
-    if isinstance(value, bool):  # Before int, which it also is.
-        return b"t" if value else b"f"
     if isinstance(value, str):
         return _sized(b"s", _utf8(value))
-    if isinstance(value, int | float | Decimal):
+    if isinstance(value, int):
+        return _integer(int(value), 0)
+    if isinstance(value, float | Decimal):
         return _sized(b"n", _number(value).encode())
     if isinstance(value, bytes | bytearray):
         return _sized(b"b", bytes(value))
@@ -150,11 +146,7 @@ def _utf8(text: str) -> bytes:
 
 def _number(value: float | Decimal) -> str:
     """Spell a number by its value: `digits e exponent` without trailing zeros, and one zero."""
-    if isinstance(value, int):
-        if value.bit_length() > LONGEST_INTEGER_BITS:
-            raise BodyRefused(f"an integer has more than {LONGEST_INTEGER_BITS} bits")
-        value = Decimal(int(value))
-    elif isinstance(value, float):
+    if isinstance(value, float):
         # The shortest spelling that reads back as this float is what a person meant by it: 0.1 is Decimal("0.1").
         value = Decimal(float.__repr__(value))
     if not value.is_finite():

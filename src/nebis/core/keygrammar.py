@@ -35,11 +35,8 @@ def parse_key(raw: str) -> Key:
 def _bare(raw: str) -> str:
     if _BARE.fullmatch(raw):
         return raw
-    for character in raw:
-        _require_visible(character)
-        if character in _NOT_BARE:
-            raise KeyMalformed("it has a quote, comma, semicolon or backslash; put the whole key in double quotes")
-    return raw
+    _require_visible(next(character for character in raw if character not in _VISIBLE or character in _NOT_BARE))
+    raise KeyMalformed("it has a quote, comma, semicolon or backslash; put the whole key in double quotes")
 
 
 def _unquoted(raw: str) -> str:
