@@ -70,6 +70,8 @@ class Statements:
     """Absent for the same reason."""
     complete_and_stage: Statement | None = None
     """Absent where a statement is no trip to a server."""
+    blocks: Statement | None = None
+    """Absent where a sweep finds what is due in one statement."""
     wake: Statement | None = None
     """Absent where a store cannot call other processes."""
 

@@ -22,6 +22,7 @@ from nebis.ports.store import (
 from nebis.stores.sql import migrations
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.batch import Batch
+from nebis.stores.sql.clockhand import ClockHand
 from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
@@ -42,6 +43,7 @@ class SqlStore(SqlInbox, SqlVelocity):
         self._dialect = dialect
         self._capabilities = capabilities
         self._seen = SeenEnds()
+        self._hands = {sweep: ClockHand() for sweep in Sweep}
         self.outbox = SqlOutbox(dialect, self.apply, self._write_audit)
 
     @property
@@ -98,8 +100,23 @@ class SqlStore(SqlInbox, SqlVelocity):
         yield from batch.save((yield from batch.lock_and_decide(lock)))
 
     def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
-        """Expire, purge or forget at most `limit` records that are due; nothing in progress or in doubt (I9)."""
-        return (yield from in_transaction(self._sweep(sweep, {"limit": limit, "now": now})))
+        """Expire, purge or forget at most `limit` records that are due; nothing in progress or in doubt (I9).
+
+        A large table is swept a part at a time: the next call goes on where this one stopped.
+        """
+        if sweep is Sweep.FORGET:
+            yield from in_transaction(self._forget_the_rest({"limit": limit, "now": now}))
+        if self._statements.blocks is None:
+            return (yield from in_transaction(self._sweep(sweep, {"limit": limit, "now": now})))
+        [(blocks,)] = yield from Query(self._statements.blocks)
+        swept = 0
+        for first, end in self._hands[sweep].rounds(blocks):
+            part: dict[str, object] = {"limit": limit - swept, "now": now, "first_block": first, "end_block": end}
+            swept += yield from in_transaction(self._sweep(sweep, part))
+            if swept >= limit:
+                break
+            self._hands[sweep].passed(end)
+        return swept
 
     def _sweep(self, sweep: Sweep, shared: dict[str, object]) -> Flow[int]:
         statement = {
@@ -111,10 +128,11 @@ class SqlStore(SqlInbox, SqlVelocity):
         if swept and sweep is Sweep.EXPIRE:
             # Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
             yield from Query(self._statements.drop_effects, {}, [{"record_id": row[0]} for row in swept])
-        if sweep is Sweep.FORGET:
-            yield from Query(self._statements.forget_late_results, shared)
-            yield from Query(self._velocity.forget, shared)
         return len(swept)
+
+    def _forget_the_rest(self, shared: dict[str, object]) -> Flow[None]:
+        yield from Query(self._statements.forget_late_results, shared)
+        yield from Query(self._velocity.forget, shared)
 
     def find(self, identity: bytes) -> Flow[Record | None]:
         """Read one record by its identity."""

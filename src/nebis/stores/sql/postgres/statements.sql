@@ -299,6 +299,14 @@ RETURNING effect.record_id;
 SELECT pg_notify('nebis', encode(member.identity, 'hex'))::text
 FROM unnest(:identity::bytea[]) AS member (identity);
 
+-- name: blocks
+SELECT pg_relation_size('nebis_record') / current_setting('block_size')::bigint;
+
+-- fragment: is_in_blocks
+-- No index tells what is due: it would cost every completion. A range of the table's blocks is read instead.
+record.ctid >= format('(%s,0)', :first_block::bigint)::tid
+AND record.ctid < format('(%s,0)', :end_block::bigint)::tid
+
 -- name: expire
 -- I9: neither this nor the next two can see a record that is in progress or in doubt.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
@@ -308,6 +316,7 @@ due AS MATERIALIZED (
     CROSS JOIN clock
     WHERE record.state = 'C'
         AND record.expires_at <= clock.now
+        AND {is_in_blocks}
     LIMIT :limit::bigint
     FOR NO KEY UPDATE OF record SKIP LOCKED
 )
@@ -327,6 +336,7 @@ due AS MATERIALIZED (
     CROSS JOIN clock
     WHERE record.state = 'A'
         AND record.expires_at <= clock.now
+        AND {is_in_blocks}
     LIMIT :limit::bigint
     FOR UPDATE OF record SKIP LOCKED
 )
@@ -343,6 +353,7 @@ due AS MATERIALIZED (
     CROSS JOIN clock
     WHERE record.state = 'E'
         AND record.forget_at <= clock.now
+        AND {is_in_blocks}
     LIMIT :limit::bigint
     FOR UPDATE OF record SKIP LOCKED
 )
