@@ -158,10 +158,13 @@ def _sections(statistics: Statistics) -> Iterator[tuple[str, list[tuple[str, str
     }
     yield "records", [(STATE_WORDS[state], f"{counts.by_state[state]}", more.get(state, "")) for state in State]
     if statistics.depth is not None:
-        yield "outbox", [
-            ("pending", f"{statistics.depth.pending}", _oldest(statistics.oldest_message_us)),
-            ("parked", f"{statistics.depth.parked}", "nebis outbox list" if statistics.depth.parked else ""),
-        ]
+        yield (
+            "outbox",
+            [
+                ("pending", f"{statistics.depth.pending}", _oldest(statistics.oldest_message_us)),
+                ("parked", f"{statistics.depth.parked}", "nebis outbox list" if statistics.depth.parked else ""),
+            ],
+        )
     totals: Counter[str] = Counter()
     for tally, number in statistics.tallies.items():
         totals[tally.name] += number
@@ -190,7 +193,6 @@ def _complaints(statistics: Statistics) -> Iterator[str]:
         age_us = statistics.counts.oldest_in_doubt_us if is_doubt else statistics.counts.oldest_in_progress_us
         word = state.value.replace("_", "-")
         yield f"{STATE_WORDS[state]} for {span(age_us or 0)}; look at it: nebis list --state {word}"
-
 
     if statistics.is_outbox_stuck:
         yield f"a message waits for {span(statistics.oldest_message_us or 0)}; is a relay running? nebis outbox list"
