@@ -7,6 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO_STAMP := .venv/.installed-demo
+BENCH_STAMP := .venv-bench/.installed
 WORKERS ?= 2
 
 .PHONY: help
@@ -75,7 +76,18 @@ coverage: install ## Run the tests and report which branches they missed
 demo: $(DEMO_STAMP) ## Run the payments service, its worker, a card gateway and the Retry Lab
 	@exec $(BIN)/python -m examples.payments.demo
 
+# The benchmarks bring the libraries that Nebis is compared with, which must not meet the tests' own.
+$(BENCH_STAMP): pyproject.toml benchmarks/requirements.txt | $(BIN)/python
+	@echo "Installing what the benchmarks need into .venv-bench (once) ..."
+	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement benchmarks/requirements.txt
+	@touch $@
+
+.PHONY: bench
+bench: $(BENCH_STAMP) ## Measure Nebis beside naive tables and other libraries; QUICK=1 takes three minutes
+	@exec .venv-bench/bin/python -m benchmarks $(if $(QUICK),--quick) $(BENCH)
+
 .PHONY: clean
 clean: ## Remove the environment and all that was generated
-	rm -rf .venv dist build htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench dist build htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,7 +7,7 @@ from nebis.core.answers import Grant, Granted, Refusal, Refused
 from nebis.core.record import Effect, Fence, Outcome, OutcomeKind, Record, State
 from nebis.core.step import Edge, Step, refuse
 from nebis.flow import Flow
-from nebis.flows import effect, guarded, reconcile, settle, single, undo
+from nebis.flows import effect, guarded, reconcile, settle, undo
 from nebis.flows.request import Disposition, Ending, Finished, Request
 from nebis.ports.asks import CallEffect, Elapsed
 from nebis.stores.sql import dialect
@@ -95,11 +95,6 @@ def loser_answers() -> None:
 
 def lost_commit_is_done() -> None:
     setattr(guarded, "_decide", lambda *_: None)  # noqa: B010
-
-    def decided(record: Record, _found: object, _failure: object) -> Ending:
-        return _told(record, Outcome(kind=OutcomeKind.SUCCEEDED, body=b""))
-
-    setattr(single, "_decided", decided)  # noqa: B010
 
 
 def timeout_is_a_no() -> None:

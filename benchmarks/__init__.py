@@ -1,0 +1,1 @@
+"""How fast Nebis is, beside what it is compared with: `make bench`."""

@@ -1,0 +1,154 @@
+"""What a table costs as it grows: growth, purge, bytes per record and WAL per cycle. Nebis on PostgreSQL only."""
+
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from benchmarks.book import Book, Measured, Ratio
+from benchmarks.child import Child
+from benchmarks.contender import Places
+from benchmarks.plan import Plan
+from benchmarks.rounds import Stage
+
+NAME = "nebis@postgres"
+CALLERS = 64
+_TABLE = "nebis_record"
+# What is different in each record; everything else is copied from one that was made by a call.
+_OWN = {
+    "identity": "substring(sha256(convert_to(i::text || clock_timestamp(), 'UTF8')) FOR octet_length(one.identity))",
+    "record_id": "gen_random_uuid()",
+    "nonce": "substring(sha256(convert_to(i::text, 'UTF8')) FOR octet_length(one.nonce))",
+    "key": "gen_random_uuid()::text",
+}
+_LONG_AGO = {"created_at": "1", "completed_at": "2", "expires_at": "3", "forget_at": "4"}
+
+
+def growth(plan: Plan, stage: Stage, book: Book) -> None:
+    """Compare claims of one caller in tables of every size, in the same rounds."""
+    with ExitStack() as stack:
+        workers: dict[int, Child] = {}
+        for rows in (0, *plan.growth_rows):
+            places = stage.places()
+            workers[rows] = stack.enter_context(Child("worker", NAME, places, stage.log))
+            workers[rows].ask(do="claims", seconds=0.3)
+            if rows:
+                book.progress(f"growth, filling a table with {rows:,} rows")
+                fill(places, rows)
+        medians: dict[int, list[float]] = {rows: [] for rows in workers}
+        for turn in range(plan.rounds):
+            book.progress(f"growth, round {turn + 1} of {plan.rounds}, tables of {[*workers]} rows")
+            for rows, worker in workers.items():
+                answer = worker.ask(do="claims", seconds=max(plan.seconds, 0.5))
+                if book.add(Measured("nebis", "postgres", f"growth@{rows}", 1), NAME, turn, answer):
+                    medians[rows].append(answer["p50_ms"])
+        largest = max(workers)
+        ratio = Ratio.of([grown / empty for grown, empty in zip(medians[largest], medians[0], strict=False)])
+        if ratio is not None:
+            book.figures.update(growth_ratio=ratio.median, growth_rows=largest)
+            book.samples[Measured("nebis", "postgres", "growth", 1)] = book.samples.pop(
+                Measured("nebis", "postgres", f"growth@{largest}", 1)
+            )
+
+
+def purge(plan: Plan, stage: Stage, book: Book) -> None:
+    """Compare cycles beside the housekeeping of a table full of expired records with cycles without it."""
+    places = stage.places()
+    with ExitStack() as stack:
+        worker = stack.enter_context(Child("worker", NAME, places, stage.log))
+        worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=0.3)
+        book.progress(f"purge, filling a table with {plan.purge_rows:,} expired rows")
+        fill(places, plan.purge_rows, _LONG_AGO)
+        purger = stack.enter_context(Child("purger", NAME, places, stage.log))
+        seconds, kept, swept = max(plan.seconds, 1.0), [], 0
+        for turn in range(plan.rounds):
+            book.progress(f"purge, round {turn + 1} of {plan.rounds}")
+            speeds: dict[bool, dict[str, Any]] = {}
+            # Every other round begins with the other half, as what comes later meets a larger table.
+            for is_purged in (False, True) if turn % 2 == 0 else (True, False):
+                if is_purged:
+                    purger.tell(seconds=seconds)
+                speeds[is_purged] = worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=seconds)
+                if is_purged:
+                    swept += purger.hear().get("swept", 0)
+            during, without = speeds[True], speeds[False]
+            if not book.add(Measured("nebis", "postgres", "purge", CALLERS), NAME, turn, during):
+                return
+            kept.append(during["per_second"] / without["per_second"])
+        ratio = Ratio.of(kept)
+        if ratio is not None:
+            book.figures.update(purge_kept=ratio.median, purge_kept_low=ratio.low, purge_kept_high=ratio.high)
+        book.figures["purge_rows_per_second"] = swept / (seconds * plan.rounds)
+
+
+def storage(plan: Plan, stage: Stage, book: Book) -> None:
+    """Run cycles in a database of their own and see what they left on disk and in the log."""
+    places = stage.places()
+    with Child("worker", NAME, places, stage.log) as worker, _connected(places) as connection:
+        worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=0.2)
+        connection.execute("CHECKPOINT")
+        empty_rows, first = _rows(connection), _log_position(connection)
+        while (rows := _rows(connection)) - empty_rows < plan.storage_cycles:
+            book.progress(f"storage, {rows - empty_rows:,} of {plan.storage_cycles:,} cycles")
+            worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=2.0)
+        last = _log_position(connection)
+        connection.execute("VACUUM")
+        book.figures["wal_bytes_per_cycle"] = (last - first) / (rows - empty_rows)
+        book.figures["bytes_per_record"] = _size(connection) / rows
+
+
+def fill(places: Places, rows: int, changes: dict[str, str] | None = None) -> None:
+    """Copy one completed record so many times, with a key of its own each."""
+    own = {**_OWN, **(changes or {})}
+    with _connected(places) as connection:
+        columns = [
+            str(name)
+            for (name,) in connection.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = %s ORDER BY ordinal_position",
+                (_TABLE,),
+            )
+        ]
+        values = [
+            sql.SQL(own[name]) if name in own else sql.SQL("one.{}").format(sql.Identifier(name)) for name in columns
+        ]
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {table} ({columns}) SELECT {values}"
+                " FROM (SELECT * FROM {table} WHERE state = 'C' LIMIT 1) AS one, generate_series(1, {rows}) AS i"
+            ).format(
+                table=sql.Identifier(_TABLE),
+                columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
+                values=sql.SQL(", ").join(values),
+                rows=sql.Literal(rows),
+            )
+        )
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+
+
+def _connected(places: Places) -> "psycopg.Connection[tuple[object, ...]]":
+    return psycopg.connect(places.postgres_url, autocommit=True)
+
+
+def _rows(connection: "psycopg.Connection[tuple[object, ...]]") -> int:
+    return _number(connection, "SELECT count(*) FROM nebis_record")
+
+
+def _log_position(connection: "psycopg.Connection[tuple[object, ...]]") -> int:
+    return _number(connection, "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint")
+
+
+def _size(connection: "psycopg.Connection[tuple[object, ...]]") -> int:
+    """Return heap and indexes of every table that a cycle writes to."""
+    return _number(
+        connection,
+        "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
+        " WHERE relkind = 'r' AND relname LIKE 'nebis%%' AND pg_total_relation_size(oid) > 100000",
+    )
+
+
+def _number(connection: "psycopg.Connection[tuple[object, ...]]", query: str) -> int:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return int(str(row[0]))
