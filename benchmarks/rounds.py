@@ -19,7 +19,7 @@ from tests.engines.postgres import PostgresServer
 from tests.engines.valkey import ValkeyServer
 
 # Enough that neither memory nor checkpoints decide; durability is PostgreSQL's default.
-_POSTGRES_SETTINGS = {"max_connections": "500", "shared_buffers": "512MB", "max_wal_size": "4GB"}
+POSTGRES_SETTINGS = {"max_connections": "500", "shared_buffers": "512MB", "max_wal_size": "4GB"}
 _REDIS_DATABASES = 16
 
 
@@ -53,7 +53,7 @@ def stage(stores: Iterable[str], log_path: Path) -> Iterator[Stage]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nebis-bench-")))
         log = stack.enter_context(log_path.open("wb"))
         postgres = (
-            stack.enter_context(PostgresServer(find_binaries(), settings=_POSTGRES_SETTINGS))
+            stack.enter_context(PostgresServer(find_binaries(), settings=POSTGRES_SETTINGS))
             if "postgres" in wanted
             else None
         )

@@ -1,6 +1,7 @@
 """What a table costs as it grows: growth, purge, bytes per record and WAL per cycle. Nebis on PostgreSQL only."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -10,7 +11,9 @@ from benchmarks.book import Book, Measured, Ratio
 from benchmarks.child import Child
 from benchmarks.contender import Places
 from benchmarks.plan import Plan
-from benchmarks.rounds import Stage
+from benchmarks.rounds import POSTGRES_SETTINGS, Stage
+from tests.engines.binaries import find_binaries
+from tests.engines.postgres import PostgresServer
 
 NAME = "nebis@postgres"
 CALLERS = 64
@@ -83,8 +86,12 @@ def purge(plan: Plan, stage: Stage, book: Book) -> None:
 
 
 def storage(plan: Plan, stage: Stage, book: Book) -> None:
-    """Run cycles in a database of their own and see what they left on disk and in the log."""
-    places = stage.places()
+    """Run cycles on a server of their own, whose log nobody else writes to, and see what they left behind."""
+    with PostgresServer(find_binaries(), settings=POSTGRES_SETTINGS) as server:
+        _storage(plan, stage, book, replace(stage.places(), postgres_url=server.create_database()))
+
+
+def _storage(plan: Plan, stage: Stage, book: Book, places: Places) -> None:
     with Child("worker", NAME, places, stage.log) as worker, _connected(places) as connection:
         worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=0.2)
         connection.execute("CHECKPOINT")

@@ -9,8 +9,8 @@ _HEAD = """\
 # Planted bugs: can the tests see?
 
 A test that never fails proves little. Each mistake below is put into the code, one at a time and in a process of its
-own; every layer that is marked must then fail. `make prove SIZE=ci` tries a third of them, another third with each
-commit, and `SIZE=night` tries all. `python -m tests.planted --only "unique index dropped"` tries one.
+own; every layer that is marked must then fail. `python -m nebis.testing.prove --size ci` tries a third of them, another
+third with each commit, and `--size night` tries all. `python -m tests.planted --only "unique index dropped"` tries one.
 
 This page is made from the list in `tests/planted/bugs.py` by `python -m tests.planted --table`.
 

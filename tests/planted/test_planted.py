@@ -1,4 +1,4 @@
-"""The planted bugs: enough of them, told in the docs, and a few seen here; `make prove` tries the rest."""
+"""The planted bugs: enough of them, told in the docs, and a few seen here; `nebis.testing.prove` tries the rest."""
 
 import pytest
 
