@@ -5,10 +5,10 @@ python -m tests.testing.prove.cuts [--every 3]
 
 import argparse
 import json
-import logging
 import sys
 import time
 
+from nebis.testing.quiet import quiet
 from tests.engines.binaries import find_binaries
 from tests.engines.postgres import PostgresServer
 from tests.testing.prove.cutting_proxy import CuttingProxy, Direction
@@ -62,9 +62,9 @@ def _sold(shop: BlockingShop | AsyncShop, key: str) -> str:
         time.sleep(0.02)  # As a client waits before it comes back.
 
 
+@quiet()
 def run(every: int = 1) -> dict[str, object]:
     """Cut after every message, or after every n-th; return what was seen."""
-    logging.getLogger("nebis").setLevel(logging.CRITICAL)
     cuts, violations = 0, list[str]()
     with PostgresServer(find_binaries()) as server:
         url = server.create_database()

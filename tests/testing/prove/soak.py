@@ -5,7 +5,6 @@ python -m tests.testing.prove.soak [--requests 12000 --faults 8 --seed 1]
 
 import argparse
 import json
-import logging
 import queue
 import random
 import sqlite3
@@ -27,6 +26,7 @@ from nebis import Nebis
 from nebis.testing.bank import Bank, BankProcess
 from nebis.testing.bank.behaviours import Kind as Bad
 from nebis.testing.history import History, check
+from nebis.testing.quiet import quiet
 from tests.engines.binaries import find_binaries
 from tests.engines.postgres import PostgresServer
 from tests.matrix.points import Kind, label_of, points_of
@@ -200,9 +200,9 @@ def _hear(child: Child, errand: Errand | None = None) -> tuple[list[dict[str, An
     return said, False
 
 
+@quiet()
 def run(requests: int, faults: int, seed: int) -> dict[str, object]:
     """Soak both stores, and return what was seen."""
-    logging.getLogger("nebis").setLevel(logging.CRITICAL)
     requests_seen, faults_seen, violations = 0, 0, list[str]()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nebis-soak-")))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from nebis.core.transitions import transition as core_transition
+from nebis.testing.quiet import quiet
 from nebis.testing.simulate.faults import Fault, minimised
 from nebis.testing.simulate.scenario import Run, simulate
 from nebis.testing.simulate.store import Transition
@@ -29,9 +29,9 @@ class Tally:
     """One for each seed that failed."""
 
 
+@quiet()
 def play(seeds: Iterable[int]) -> Tally:
     """Play seeds one after the other."""
-    logging.getLogger("nebis").setLevel(logging.CRITICAL)  # What goes wrong here is meant to.
     runs, stories = [], []
     for seed in seeds:
         run = simulate(seed)
