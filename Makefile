@@ -72,6 +72,12 @@ test: lint types imports ## Run every check, then the tests on real servers
 coverage: install ## Run the tests and report which branches they missed
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov=nebis --cov-report=term
 
+SIZE ?= smoke
+
+.PHONY: prove
+prove: install ## Gather the proof, as one table: SIZE=smoke, ci or night
+	$(BIN)/python -m nebis.testing.prove --size $(SIZE) --processes $(WORKERS)
+
 .PHONY: demo
 demo: $(DEMO_STAMP) ## Run the payments service, its worker, a card gateway and the Retry Lab
 	@exec $(BIN)/python -m examples.payments.demo

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
+import pydantic
 import pytest
 import typing_extensions
 from hypothesis import given, settings
@@ -36,8 +37,23 @@ from tests.core.codec_samples import (
     Plan,
     Point,
     Receipt,
+    of,
     typed,
 )
+
+AMOUNTS = typing_extensions.TypeAliasType("AMOUNTS", list[int])
+
+
+class Crossed(pydantic.BaseModel):
+    """Each field goes by the other's name outside."""
+
+    model_config = pydantic.ConfigDict(validate_by_name=True)
+    one: int = pydantic.Field(alias="two")
+    two: int = pydantic.Field(alias="one")
+
+
+class Parsed(pydantic.BaseModel):
+    inner: pydantic.Json[list[int]]
 
 
 def assert_round_trip(annotation: object, value: object) -> None:
@@ -159,6 +175,7 @@ def test_the_stored_form_never_changes_f118(annotation: object, value: object, s
         (dict[Point | int, int], {Point(1): 1, 2: 2}),
         (frozenset[frozenset[int]], frozenset({frozenset({1})})),
         (set[int | None], {1, None}),
+        (set[Literal["a", "b"]], {"b"}),
         (set[Card], {Card(number="4", expires=date(2030, 1, 1))}),
         (set[Receipt], {Receipt(amount=Decimal(1))}),
         (list[Invoice], [Invoice.model_validate({"amount": "1", "dueDate": "2030-01-01"})]),
@@ -166,6 +183,9 @@ def test_the_stored_form_never_changes_f118(annotation: object, value: object, s
         (typing.Dict, {"a": [1, None]}),  # noqa: UP006 - The old spelling is still met.
         (typing_extensions.TypeAliasType("Amounts", list[int]), [1]),
         (typing_extensions.TypeAliasType("Maybe", int | None) | str, None),
+        (of(tuple, AMOUNTS, AMOUNTS), ([1], [2])),
+        (Crossed, Crossed(one=1, two=2)),
+        (Parsed, Parsed(inner="[1]")),  # type: ignore[arg-type]  # Pydantic reads it.
     ],
 )
 def test_members_that_look_alike_are_told_apart(annotation: object, value: object) -> None:

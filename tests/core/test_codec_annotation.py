@@ -25,7 +25,7 @@ import pytest
 
 from nebis.core.codec import annotations_of, codec_for
 from nebis.errors import ConfigError
-from tests.core.codec_samples import Card, Color, Invoice, Memberless, Payment, of
+from tests.core.codec_samples import Card, Color, Invoice, Memberless, Node, Payment, of
 
 T = TypeVar("T")
 
@@ -84,6 +84,14 @@ class ModelWithSocket(pydantic.BaseModel):
     card: socket.socket
 
 
+class Basket(dict[str, int]):
+    pass
+
+
+class Pair(tuple[int, int]):
+    __slots__ = ()
+
+
 class Attributes:
     def __init__(self) -> None:
         self.amount = 1
@@ -131,17 +139,22 @@ NO_MODEL_SCHEMA = (
         (list[socket.socket], f"[]: socket.socket {PLAIN_VALUES}"),
         (object, f"object {PLAIN_VALUES}"),
         (Attributes, f"{__name__}.Attributes {PLAIN_VALUES}"),
+        (Basket, f"{__name__}.Basket {PLAIN_VALUES}"),
+        (Pair, f"{__name__}.Pair {PLAIN_VALUES}"),
         (T, f"~T {PLAIN_VALUES}"),
         (IntBox, f"IntBox.content: ~T {PLAIN_VALUES}"),
         (Memberless, f"{Memberless.__module__}.Memberless {PLAIN_VALUES}"),
         (inspect.Parameter.empty, "the annotation is missing; write the type, or None where there is no value"),
         ("Payment", f"'Payment' is a name that nobody resolved; {RESOLVE}"),
         (list["Payment"], f"[]: 'Payment' is a name that nobody resolved; {RESOLVE}"),
+        (typing.List["Payment"], f"[]: ForwardRef('Payment') is a name that nobody resolved; {RESOLVE}"),  # noqa: UP006 - The old spelling is still met.
         (Dangling, NEVER_DEFINED),
         (set, "set cannot be stored; name the type of its items, such as set[int]"),
         (typing.Tuple, f"typing.Tuple {CONCRETE}"),  # noqa: UP006 - The old spelling is still met.
         (collections.abc.Sequence[int], f"collections.abc.Sequence[int] {CONCRETE}"),
         (set[list[int]], f"[]: list[int] {UNHASHABLE}"),
+        (set[dict[str, int]], f"[]: dict[str, int] {UNHASHABLE}"),
+        (set[socket.socket], f"[]: socket.socket {PLAIN_VALUES}"),
         (dict[Any, int], f"[key]: typing.Any {UNHASHABLE}"),
         (Box, f"{__name__}.Box {NO_GENERICS}"),
         (Box[int], f"{__name__}.Box[int] {NO_GENERICS}"),
@@ -160,6 +173,13 @@ NO_MODEL_SCHEMA = (
 )
 def test_an_annotation_that_cannot_be_stored_is_refused_at_registration(annotation: object, fault: str) -> None:
     assert faults_of(annotation) == (fault,)
+
+
+def test_a_default_without_a_json_schema_is_no_obstacle() -> None:
+    class Marked(pydantic.BaseModel):
+        note: str = pydantic.Field(default=object())  # type: ignore[assignment]  # Never given, only compared with.
+
+    assert codec_for(Marked).name == "Marked"
 
 
 def test_a_named_tuple_without_annotations_is_refused_field_by_field() -> None:
@@ -199,6 +219,11 @@ def test_every_fault_is_told_at_once_with_its_place() -> None:
 )
 def test_a_codec_is_named_for_people(annotation: object, name: str) -> None:
     assert codec_for(annotation).name == name
+
+
+def test_only_a_type_that_contains_itself_is_recursive() -> None:
+    assert codec_for(Node).is_recursive
+    assert not codec_for(tuple[Card, Card]).is_recursive
 
 
 def test_postponed_annotations_of_a_function_resolve_with_their_extras() -> None:

@@ -18,6 +18,9 @@ import pydantic
 import pytest
 
 from nebis.core.codec import codec_for
+from nebis.core.codec_record import Field, TypedDictRecord
+from nebis.core.codec_scalar import SCALARS
+from nebis.core.codec_shape import Misfit
 from nebis.errors import RecordCorrupt, ResultUnstorable
 from tests.core.codec_samples import (
     CANARY,
@@ -53,8 +56,9 @@ class SecretLogin(pydantic.BaseModel):
     password: pydantic.SecretStr
 
 
-def model_with_nan() -> object:
-    return pydantic.create_model("Measure", value=(float, ...))
+class Measure(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(ser_json_inf_nan="constants")
+    value: float
 
 
 def with_attribute() -> Payment:
@@ -117,6 +121,7 @@ def chain(length: int) -> Node:
         (Payment, with_attribute(), "Payment.extra: an attribute that is no field"),
         (Payment, without_attribute(), "Payment.amount: not set"),
         (Point, (1, 2.0), "Point: expected Point, found tuple"),
+        (Point, tuple.__new__(Point, (1, 2.0, CANARY)), "Point: "),
         (Address, {"floor": 1}, "Address.street: not set"),
         (Address, {"street": "", CANARY: 1}, "Address: holds a key that Address does not declare"),
         (Address, [], "Address: expected Address, found list"),
@@ -128,6 +133,7 @@ def chain(length: int) -> Node:
         (Node, chain(40), "Node: nested deeper than 64 levels"),
         (Node, chain(5000), "Node: nested deeper than 64 levels"),
         (SecretLogin, SecretLogin(password=CANARY), "SecretLogin: SecretLogin does not come back equal"),  # type: ignore[arg-type]
+        (list[Measure], [Measure(value=math.inf)], r"list\[Measure\]: "),
         (Invoice, Receipt(amount=Decimal(1)), "Invoice: expected Invoice, found Receipt"),
         (Invoice, Invoice.model_construct(amount=CANARY), "Invoice: Invoice cannot be written as JSON"),
         (Receipt, Receipt(amount=object()), "Receipt: Receipt cannot be written as JSON"),  # type: ignore[arg-type]
@@ -164,6 +170,7 @@ def test_a_value_outside_its_annotation_is_refused_without_quoting_it_sec24(
         (Decimal, b'"NaN"', "NaN and infinity"),
         (Decimal, b'"canary-4242"', "not a storable Decimal"),
         (bytes, b'"canary-4242"', "not a storable bytes"),
+        (bytes, b'"YW\\nJj"', "not a storable bytes"),
         (UUID, b'"canary-4242"', "not a storable UUID"),
         (datetime, b'"canary-4242"', "not a storable datetime"),
         (datetime, b'"2024-01-01T00:00:00[Europe/Paris]"', "a stored zone needs its offset"),
@@ -200,6 +207,7 @@ def test_a_value_outside_its_annotation_is_refused_without_quoting_it_sec24(
         (Invoice, b'{"amount":"canary-4242"}', r"not a stored Invoice \(ValidationError\)"),
         (Receipt, b'{"amount":"canary-4242"}', r"not a stored Receipt \(ValidationError\)"),
         (list[Invoice], b"[1]", r"not a stored Invoice \(ValidationError\)"),
+        (list[Measure], b'[{"value":1e999}]', "not JSON"),
     ],
     ids=kind,
 )
@@ -252,3 +260,14 @@ def test_an_item_that_cannot_be_hashed_after_all_is_corrupt() -> None:
         codec_for(set[FrozenList]).decode(b'[{"items":[]}]')
     with pytest.raises(RecordCorrupt, match="a key of dict"):
         codec_for(dict[FrozenList, int]).decode(b'[[{"items":[]},1]]')
+
+
+def test_a_record_is_strict_unless_it_is_told_otherwise() -> None:
+    record = TypedDictRecord(cls=dict, is_hashable=False, fields={"amount": Field(shape=SCALARS[int])})
+
+    with pytest.raises(Misfit, match="amount: not set"):
+        record.plain({})
+    with pytest.raises(Misfit, match="missing, and without a default"):
+        record.restore({})
+    with pytest.raises(Misfit, match="holds a field that this version"):
+        record.restore({"amount": 1, "note": ""})

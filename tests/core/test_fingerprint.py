@@ -227,6 +227,7 @@ def test_an_old_record_is_compared_with_the_version_it_was_made_with_f104() -> N
     other = dict(after.fingerprints(KEYRING, operation="pay", command=Payment(Decimal(2), sent_at=5)))
 
     assert list(retry) == [stored_version(SECRET, new), stored_version(SECRET, old)]
+    assert list(retry) == [SECRET.number * 256 + new.version, SECRET.number * 256 + old.version]
     assert matches(stored, retry[made_with])
     assert not matches(stored, other[made_with])
 

@@ -5,7 +5,7 @@ import string
 import pytest
 
 from nebis import TokenInvalid
-from nebis.core.issued import issue_key, read_issued
+from nebis.core.issued import RANDOM_BYTES, issue_key, read_issued
 from nebis.core.keygrammar import parse_key
 from nebis.core.secret import Keyring
 
@@ -13,7 +13,7 @@ OLD, NEW = Keyring.of(b"o" * 32), Keyring.of(b"n" * 32, b"o" * 32)
 EXPIRES_AT = 1_900_000_000
 
 
-def issued(random: bytes = bytes(16), **changes: str) -> str:
+def issued(random: bytes = bytes(RANDOM_BYTES), **changes: str) -> str:
     named = {"tenant": "acct_1", "operation": "pay", **changes}
     return issue_key(OLD.newest, **named, expires_at_seconds=EXPIRES_AT, random=random)
 

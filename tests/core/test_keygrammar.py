@@ -1,5 +1,3 @@
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,14 +142,11 @@ def test_the_reason_says_what_is_wrong(raw: str, reason: str) -> None:
         parse_key(raw)
 
 
-@pytest.mark.parametrize("raw", ["x" * 10**6, '"' + "\\" * 10**6, '"' * 10**6, "\0" * 10**6])
+@pytest.mark.parametrize("raw", ['"' + "\\x" * 10**6, '"' * 10**6, "\0" * 10**6, "," * 10**6])
 def test_a_megabyte_is_refused_by_its_length_alone_sec37(raw: str) -> None:
-    started = time.perf_counter()
+    """Whoever looked at the first character of these would complain about something else."""
     with pytest.raises(KeyMalformed, match="more than 255"):
         parse_key(raw)
-
-    # A walk over a million characters takes a hundred times longer than this even on a fast machine.
-    assert time.perf_counter() - started < 0.01
 
 
 @given(st.text(alphabet=VISIBLE, min_size=1, max_size=LONGEST_KEY))

@@ -330,6 +330,21 @@ def test_a_command_with_a_type_that_has_no_rule_is_refused(command: object) -> N
         form(command)
 
 
+@each_kind
+def test_models_in_a_tuple_count_as_in_a_list(order: Any, line: Any, later: Any) -> None:
+    assert form((line(name="a"), line(name="b"))) == form([line(name="a"), line(name="b")])
+
+
+def test_a_scalar_counts_as_itself_whatever_its_class_can_do() -> None:
+    class Label(str):
+        __slots__ = ()
+
+        def unicode_string(self) -> str:
+            return "something else"
+
+    assert form(Label("a")) == form("a")
+
+
 def test_a_command_that_contains_itself_is_refused_f100() -> None:
     @dataclass
     class Node:

@@ -109,7 +109,9 @@ def test_both_base64_alphabets_are_read() -> None:
     assert Keyring.parse(base64.urlsafe_b64encode(material).decode()) == Keyring.of(material)
 
 
-@pytest.mark.parametrize("text", ["correct horse battery staple", "0123456789abcdef", "pässword-pässword!"])
+@pytest.mark.parametrize(
+    "text", ["correct horse battery staple", "0123456789abcdef", "pässword-pässword!", "fourfour fourfour four four!"]
+)
 def test_anything_else_is_plain_text(text: str) -> None:
     assert Keyring.parse(text).newest == Secret(text.encode())
 

@@ -166,6 +166,14 @@ def test_a_fresh_attempt_may_declare_its_effects_differently() -> None:
     assert (step.record.mode, step.record.is_dirty, step.record.attempts) == (EffectsMode.OPAQUE, True, 2)
 
 
+@pytest.mark.parametrize(("record", "now"), [(available(), NOW), (running(), LAPSED)], ids=["available", "lapsed"])
+def test_a_new_owner_has_a_whole_lease(record: Record, now: int) -> None:
+    step = claim(record, specimens.claim(by="second"), now, NEXT_FENCE)
+
+    assert step.record is not None
+    assert step.record.lease_until == now + LEASE_US
+
+
 def test_a_resumed_call_may_still_land_and_keeps_its_record_id() -> None:
     record = dirty(done("reserve"), called(), is_awaited=True)
     verb = specimens.claim(by="second", mode=EffectsMode.OPAQUE)
@@ -217,6 +225,7 @@ def test_a_worker_takes_over_and_is_counted(record: Record, how: Grant, edge: Ed
     assert step.record is not None
     assert step.answer == Granted(record=step.record, how=how)
     assert (step.record.recoveries, step.record.attempts, step.record.fence) == (1, 2, NEXT_FENCE)
+    assert step.record.lease_until == LAPSED + LEASE_US
 
 
 def test_a_repeated_take_over_is_recognised_whatever_fence_it_saw() -> None:

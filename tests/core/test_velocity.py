@@ -22,6 +22,19 @@ def test_meter_fills_up_and_says_when_there_is_room() -> None:
     assert add(meter, CHARGE, 110) == Meter(11, (1,) + (0,) * 8 + (1, 0))
 
 
+def test_each_slot_is_counted_by_itself() -> None:
+    meter = add(add(None, CHARGE, 9), CHARGE, 10)
+
+    assert meter == Meter(1, (1, 1) + (0,) * 9)
+
+
+def test_room_is_made_by_the_oldest_alone_if_that_is_enough() -> None:
+    meter = Meter(2, (2, 0, 1) + (0,) * 8)
+
+    assert wait_us(meter, CHARGE, 29) == 81
+    assert wait_us(meter, CHARGE, 109) == 1
+
+
 def test_meter_that_rested_for_long_is_empty() -> None:
     meter = Meter(0, (3,) * KEPT_SLOTS)
 

@@ -189,7 +189,8 @@ def test_an_original_that_runs_is_waited_for_by_its_repetition() -> None:
             finally:
                 leave.set()
 
-            assert pay(key=second, tenant="shop", command=command) == first.result()
+            answer = first.result()
+            assert pay(key=second, tenant="shop", command=command) == answer
 
 
 def test_a_successor_that_meets_its_own_row_goes_on() -> None:

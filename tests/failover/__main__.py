@@ -1,4 +1,8 @@
-"""Lose a primary as often as asked, and count what was lost with it or done twice."""
+"""Lose a primary as often as asked, and count what was lost with it or done twice.
+
+python -m tests.failover [--count 5 --json]
+python -m tests.failover --control    # an asynchronous standby, whose losses must be noticed
+"""
 
 import argparse
 import json
@@ -7,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nebis.testing.bank import BankProcess
-from tests.failover.failover import Verdict, lose_primaries
+from nebis.testing.bank import Bank, BankProcess
+from tests.failover.failover import BROKEN_BY_LOSS, Verdict, broken_rules, lose_acknowledged, lose_primaries
 from tests.failover.service import DRIVERS
 
 
@@ -16,21 +20,31 @@ def main() -> int:
     """Fail over, one driver after another; 0 if nothing went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.failover", description="Lose primaries under load.")
     parser.add_argument("--count", type=int, default=1, help="how many primaries are lost")
+    parser.add_argument("--control", action="store_true", help="lose one with an asynchronous standby instead")
     parser.add_argument("--json", action="store_true", help="print the sums as JSON")
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)  # A lost server is told of by every caller.
     with tempfile.TemporaryDirectory(prefix="nebis-") as home, BankProcess(Path(home) / "bank.db") as process:
-        verdicts = lose_primaries(process.bank, DRIVERS, asked.count, _tell)
-    violations = sum(len(verdict.violations) for verdict in verdicts)
+        sums, violations = _control(process.bank) if asked.control else _lose(process.bank, asked.count)
+    text = ", ".join(f"{count} {name}" for name, count in {**sums, "violations": len(violations)}.items())
+    sys.stdout.write((json.dumps({**sums, "violations": violations}) if asked.json else text) + "\n")
+    return 1 if violations else 0
+
+
+def _lose(bank: Bank, count: int) -> tuple[dict[str, int], list[str]]:
+    verdicts = lose_primaries(bank, DRIVERS, count, _tell)
     sums = {
         "failovers": len(verdicts),
-        "violations": violations,
-        "keys": sum(verdict.keys for verdict in verdicts),
+        "failover_keys": sum(verdict.keys for verdict in verdicts),
         "under_way": sum(verdict.under_way for verdict in verdicts),
     }
-    text = json.dumps(sums) if asked.json else ", ".join(f"{count} {name}" for name, count in sums.items())
-    sys.stdout.write(f"{text}\n")
-    return 1 if violations else 0
+    return sums, [violation for verdict in verdicts for violation in verdict.violations]
+
+
+def _control(bank: Bank) -> tuple[dict[str, int], list[str]]:
+    unseen = sorted(BROKEN_BY_LOSS - broken_rules(lose_acknowledged(bank)))
+    told = f"what an asynchronous standby lost did not break {', '.join(unseen)}"
+    return {"failover_controls": 1}, [told] if unseen else []
 
 
 def _tell(driver: str, verdict: Verdict) -> None:

@@ -21,6 +21,8 @@ from tests.failover.pair import Pair, paired
 from tests.failover.service import KINDS, TABLE, AsyncService, BlockingService, Receipt, open_service, tenant_of
 
 CLIENTS = 6
+BROKEN_BY_LOSS = frozenset({"H1", "H4", "H6"})
+"""The rules that break if the standby does not have what was acknowledged."""
 _RETRY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.02
 
@@ -147,6 +149,14 @@ def lose_primaries(
             verdicts.append(fail_over(pair, bank, driver=driver))
             watch(driver, verdicts[-1])
     return verdicts
+
+
+def lose_acknowledged(bank: Bank) -> Verdict:
+    """Fail over to an asynchronous standby that nothing reached any more: what was acknowledged happens again."""
+    with paired() as pair:
+        prepare(pair, bank)
+        pair.part()
+        return fail_over(pair, bank, driver="psycopg")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from nebis.flows.settle import settle
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
 from nebis.ports.asks import AwaitChange, CallEffect, Elapsed, Find, Raised, RunHandler, Settled
+from nebis.ports.observer import FoundTooFast
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from nebis.ports.velocity import ChargeVelocity
 from tests.flows.scripted import ScriptedWorld
@@ -113,6 +114,9 @@ def test_above_a_limit_nothing_is_claimed(run: Any) -> None:
 
     assert refused.value.retry_after_seconds == 2.5
     assert world.verbs == []
+    [event] = world.told
+    assert isinstance(event, FoundTooFast)
+    assert event.operation == RECORD.operation
 
 
 def test_who_waits_for_a_seat_is_not_told_to_wait_for_longer_than_a_lease() -> None:

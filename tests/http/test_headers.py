@@ -25,14 +25,14 @@ def test_two_keys_are_refused_whether_or_not_somebody_joined_them(values: tuple[
     assert refused.value.code == "key-repeated"
 
 
-def test_a_megabyte_of_key_costs_no_time() -> None:
-    """SEC37."""
+def test_a_megabyte_of_key_is_looked_at_once() -> None:
+    """SEC37: whoever looked at the rest from each character on would be busy for hours."""
     began = time.perf_counter()
 
     with pytest.raises(KeyRepeated):
         key_value(((NAME, "a" * 1_000_000 + ","),), NAME)
 
-    assert time.perf_counter() - began < 0.05
+    assert time.perf_counter() - began < 10
 
 
 @pytest.mark.parametrize("name", ["Authorization", "content-type"])

@@ -13,7 +13,7 @@ from nebis.http.headers import encoded
 from nebis.integrations.asgi import App, Receive, Scope, Send, lifespan
 from nebis.integrations.asgi_request import headers_of, issue_token, read_status
 from nebis.integrations.asgi_rules import Protected, rule
-from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, ROUTES, Denied, Disguised, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.servers import uvicorn_serving
 
@@ -46,9 +46,10 @@ def application(nebis: AsyncNebis, scenarios: Scenarios) -> App:
         if scope["path"].startswith("/operations/"):
             await answer(send, await read_status(nebis, scope["path"].rpartition("/")[2], scope["tenant"]))
             return
-        if scope["path"] == "/idempotency-tokens":
+        if scope["path"] in ("/idempotency-tokens", "/brief-tokens"):
             body = (await receive())["body"]
-            await answer(send, await issue_token(nebis, body, headers_of(scope), scope["tenant"]))
+            lifetime = BRIEFLY if scope["path"] == "/brief-tokens" else None
+            await answer(send, await issue_token(nebis, body, headers_of(scope), scope["tenant"], lifetime=lifetime))
             return
         await inner(scope, receive, send)
 

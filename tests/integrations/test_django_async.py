@@ -13,7 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from nebis import AsyncNebis
 from nebis.integrations.django.views import idempotency_tokens, idempotent, operation_status
-from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.django_project import asgi_serving, response
 
@@ -42,7 +42,12 @@ def urls(nebis: AsyncNebis, scenarios: Scenarios) -> list[Any]:
         return act
 
     status, tokens = operation_status(nebis, tenant=tenant), idempotency_tokens(nebis, tenant=tenant)
-    mounted = [path("operations/<str:id>", status), path("idempotency-tokens", tokens)]
+    brief = idempotency_tokens(nebis, tenant=tenant, lifetime=BRIEFLY)
+    mounted = [
+        path("operations/<str:id>", status),
+        path("idempotency-tokens", tokens),
+        path("brief-tokens", brief),
+    ]
     return [*(path(route.path[1:], view(route)) for route in ROUTES), *mounted]
 
 

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from nebis import Nebis
 from nebis.integrations.drf import idempotency_tokens, idempotent, operation_status
-from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.django_project import response, wsgi_serving
 
@@ -73,9 +73,14 @@ def urls(nebis: Nebis, scenarios: Scenarios) -> list[Any]:
 
     status = operation_status(nebis, tenant=lambda request: request.user)
     tokens = idempotency_tokens(nebis, tenant=lambda request: request.user)
-    for each in (status, tokens):
+    brief = idempotency_tokens(nebis, tenant=lambda request: request.user, lifetime=BRIEFLY)
+    for each in (status, tokens, brief):
         each.cls.authentication_classes = [Bearer]  # type: ignore[attr-defined]
-    mounted = [path("operations/<str:id>", status), path("idempotency-tokens", tokens)]
+    mounted = [
+        path("operations/<str:id>", status),
+        path("idempotency-tokens", tokens),
+        path("brief-tokens", brief),
+    ]
     return [*(path(route.path[1:], view(route)) for route in ROUTES), *mounted]
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, FastAPI, HTTPException, Request, Response
 
 from nebis import AsyncNebis
 from nebis.integrations.fastapi import NebisRoute, idempotency_tokens, idempotent, lifespan, operation_status
-from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.servers import uvicorn_serving
 from tests.integrations.test_starlette import response
@@ -37,6 +37,7 @@ def application(nebis: AsyncNebis, scenarios: Scenarios) -> FastAPI:
         add(route)
     router.get("/operations/{id}")(operation_status(nebis, tenant=tenant))
     router.post("/idempotency-tokens")(idempotency_tokens(nebis, tenant=tenant))
+    router.post("/brief-tokens")(idempotency_tokens(nebis, tenant=tenant, lifetime=BRIEFLY))
     app = FastAPI(lifespan=lifespan(nebis))
     app.include_router(router)
     return app

@@ -9,7 +9,7 @@ from werkzeug.exceptions import HTTPException
 
 from nebis import Nebis
 from nebis.integrations.flask import idempotency_tokens, idempotent, operation_status
-from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.wsgi_servers import gunicorn_serving, waitress_serving
 
@@ -51,6 +51,8 @@ def application(nebis: Nebis, scenarios: Scenarios) -> Flask:
         app.post(route.path, endpoint=route.name)(view(route))
     app.register_blueprint(operation_status(nebis, tenant=tenant))
     app.register_blueprint(idempotency_tokens(nebis, tenant=tenant))
+    brief = idempotency_tokens(nebis, tenant=tenant, lifetime=BRIEFLY, url_prefix="/brief-tokens")
+    app.register_blueprint(brief, name="brief_tokens")
     return app
 
 

@@ -13,7 +13,7 @@ from litestar.params import JSONBody
 from nebis import AsyncNebis
 from nebis.http import Exchange
 from nebis.integrations.litestar import NebisPlugin, idempotency_tokens, idempotent, operation_status
-from nebis.testing.http_conformance import ROUTES, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, ROUTES, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.servers import uvicorn_serving
 
@@ -40,7 +40,8 @@ def application(nebis: AsyncNebis, scenarios: Scenarios) -> Litestar:
 
     status = get("/operations/{id:str}")(operation_status(nebis, tenant=tenant))
     tokens = post("/idempotency-tokens")(idempotency_tokens(nebis, tenant=tenant))
-    return Litestar([*(handler(route) for route in ROUTES), status, tokens], plugins=[NebisPlugin(nebis)])
+    brief = post("/brief-tokens")(idempotency_tokens(nebis, tenant=tenant, lifetime=BRIEFLY))
+    return Litestar([*(handler(route) for route in ROUTES), status, tokens, brief], plugins=[NebisPlugin(nebis)])
 
 
 def response(exchange: Exchange) -> Response[bytes]:

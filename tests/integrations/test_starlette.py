@@ -15,7 +15,7 @@ from starlette.routing import Route as Path
 from nebis import AsyncNebis
 from nebis.http import Exchange
 from nebis.integrations.starlette import NebisMiddleware, idempotency_tokens, idempotent, lifespan, operation_status
-from nebis.testing.http_conformance import FULL, ROUTES, TENTH, Denied, Disguised, Route, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, FULL, ROUTES, TENTH, Denied, Disguised, Route, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.servers import uvicorn_serving
 
@@ -42,11 +42,13 @@ def application(nebis: AsyncNebis, scenarios: Scenarios) -> Starlette:
         return act
 
     status, tokens = operation_status(nebis, tenant=tenant), idempotency_tokens(nebis, tenant=tenant)
+    brief = idempotency_tokens(nebis, tenant=tenant, lifetime=BRIEFLY)
     return Starlette(
         routes=[
             *(Path(route.path, endpoint(route), methods=["POST"]) for route in ROUTES),
             Path("/operations/{id}", status),
             Path("/idempotency-tokens", tokens, methods=["POST"]),
+            Path("/brief-tokens", brief, methods=["POST"]),
         ],
         middleware=[Middleware(NebisMiddleware)],
         lifespan=lifespan(nebis),

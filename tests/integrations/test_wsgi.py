@@ -12,7 +12,7 @@ from nebis import Nebis
 from nebis.http import Exchange
 from nebis.integrations.wsgi import Protected, idempotency_tokens, operation_status, rule
 from nebis.integrations.wsgi_request import send
-from nebis.testing.http_conformance import FULL, ROUTES, TENTH, Denied, Disguised, Scenarios, Service
+from nebis.testing.http_conformance import BRIEFLY, FULL, ROUTES, TENTH, Denied, Disguised, Scenarios, Service
 from nebis.testing.http_conformance.suite import *  # noqa: F403 - the suite is what this module runs.
 from tests.integrations.wsgi_servers import gunicorn_serving, waitress_serving
 
@@ -42,6 +42,7 @@ def application(nebis: Nebis, scenarios: Scenarios) -> Any:
     mounted = {
         "operations": operation_status(nebis, tenant=lambda environ: environ["tenant"]),
         "idempotency-tokens": idempotency_tokens(nebis, tenant=lambda environ: environ["tenant"]),
+        "brief-tokens": idempotency_tokens(nebis, tenant=lambda environ: environ["tenant"], lifetime=BRIEFLY),
     }
     unguarded = {route.path for route in ROUTES if route.is_public}
 

@@ -1,196 +1,150 @@
 """Mutation testing of the core: change one thing at a time, and see whether the core's own tests notice.
 
-    python -m tests.planted.mutation [--part 20 --turn 3] [--module owning]
+    python -m tests.planted.mutation [--part 20 --turn 3] [--only owning] [--processes 2]
 
-Each mutant lives in a forked child, which loads the changed module in place of the true one and runs `tests/core`.
-What survives for a reason is listed in `tests/planted/survivors.txt`, by module, line and change.
+`tests/planted/mutants.py` makes the changes, `tests/planted/trials.py` runs the tests of `tests/core` against each. A
+mutant is killed when a test fails, when the changed module cannot be loaded, or when it takes far more time or memory
+than the true code.
+
+`tests/planted/survivors.txt` lists the mutants that no test can kill because they behave like the true code, each with
+the reason. They are tried all the same: an entry that is killed, or that is no mutant any more, is a violation, and so
+is a survivor that is not listed. The score is killed / (all - listed), in per cent, rounded down. A run can be made in
+parts, each of which judges its own mutants.
 """
 
 import argparse
-import ast
-import importlib.abc
-import importlib.util
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
+
+from tests.planted.mutants import CORE, Mutant, mutants_of
+from tests.planted.trials import KILLED, NO_TESTS, NOT_LOADED, SURVIVED, UNCHANGED, Hunter, Suite, load_anew, try_all
 
 ROOT = Path(__file__).parents[2]
-CORE = ROOT / "src" / "nebis" / "core"
 SURVIVORS = Path(__file__).parent / "survivors.txt"
-LONGEST_SECONDS = 120
-
-_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.BitOr: ast.BitAnd,
-    ast.LShift: ast.RShift,
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A module with one change."""
+class Hunt:
+    """A hunt for the mutants that survive."""
 
-    module: str
-    line: int
-    change: str
-    source: str
+    def __init__(self, mutants: Sequence[Mutant]) -> None:
+        self._waiting = {mutant.name: mutant for mutant in mutants}
+        self._began = time.monotonic()
+        self.killed: set[str] = set()
+        self.survived: set[str] = set()
+        self.broken: list[str] = []
+        """What kept it from looking."""
 
-    def __str__(self) -> str:
-        return f"{self.module}:{self.line}: {self.change}"
+    def run(self, processes: int) -> None:
+        """Try the mutants, first those that a process can try that has loaded the core already."""
+        with tempfile.TemporaryDirectory() as home:
+            told = Path(home) / "told.json"
+            child = os.fork()
+            if child == 0:
+                Hunter(lambda hunter, suite: self._try_living(hunter, suite, processes, told)).run()
+                os._exit(0)
+            os.waitpid(child, 0)
+            if not told.exists():
+                self.broken.append("without a mutant: the tests of the core cannot be loaded")
+                return
+            known, killed, survived, self.broken = json.loads(told.read_text())
+        self.killed, self.survived = set(killed), set(survived)
+        for name in self.killed | self.survived:
+            del self._waiting[name]
+        if not self.broken:
+            self._try_anew(Suite(**known), processes)
 
+    def _try_living(self, hunter: Hunter, suite: Suite, processes: int, told: Path) -> None:
+        self.broken += suite.failures
+        if not self.broken:
+            trials = [
+                (each, suite.nearest(each)) for each in self._waiting.values() if not suite.runs_when_loaded(each)
+            ]
+            for mutant, _, end in try_all(trials, suite, processes, hunter.change_living):
+                if end != UNCHANGED:
+                    self._note(mutant, end)
+        told.write_text(json.dumps([asdict(suite), list(self.killed), list(self.survived), self.broken]))
 
-class _Changer(ast.NodeTransformer):
-    """Makes the change of one number, and only counts the others."""
+    def _try_anew(self, suite: Suite, processes: int) -> None:
+        nearest = [(mutant, suite.nearest(mutant)) for mutant in self._waiting.values()]
+        left = []
+        for mutant, tests, end in try_all(nearest, suite, processes, load_anew):
+            if end in (SURVIVED, NO_TESTS):
+                left.append((mutant, suite.others(tests)))
+            else:
+                self._note(mutant, end)
+        for mutant, _, end in try_all(left, suite, processes, load_anew):
+            self._note(mutant, end)
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
-        self.seen = 0
-        self.made: tuple[int, str] | None = None
-
-    def _is_wanted(self, node: ast.AST, change: str) -> bool:
-        self.seen += 1
-        if self.seen - 1 != self._wanted:
-            return False
-        self.made = (getattr(node, "lineno", 0), change)
-        return True
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        for at, operator in enumerate(node.ops):
-            other = _COMPARISONS[type(operator)]
-            if self._is_wanted(node, f"{type(operator).__name__} to {other.__name__}"):
-                node.ops[at] = other()
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        self.generic_visit(node)
-        other = ast.Or if isinstance(node.op, ast.And) else ast.And
-        if self._is_wanted(node, f"{type(node.op).__name__} to {other.__name__}"):
-            node.op = other()
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not) and self._is_wanted(node, "without not"):
-            return node.operand
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        other = _OPERATORS.get(type(node.op))
-        if other is not None and self._is_wanted(node, f"{type(node.op).__name__} to {other.__name__}"):
-            node.op = other()
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, bool):
-            if self._is_wanted(node, f"{node.value} to {not node.value}"):
-                return ast.copy_location(ast.Constant(not node.value), node)
-        elif isinstance(node.value, int) and self._is_wanted(node, f"{node.value} to {node.value + 1}"):
-            return ast.copy_location(ast.Constant(node.value + 1), node)
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value is not None:
-            node.value = self.visit(node.value)  # An annotation does nothing.
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.body = [self.visit(part) for part in node.body]  # How a dataclass is made is no decision of the core.
-        return node
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        return node  # What it states is tested by whatever would break it.
+    def _note(self, mutant: Mutant, end: int) -> None:
+        del self._waiting[mutant.name]
+        if end == SURVIVED:
+            self.survived.add(mutant.name)
+            sys.stderr.write(f"line {mutant.lines[-1]} survived: {mutant.name}\n")
+        elif end in (KILLED, NOT_LOADED):
+            self.killed.add(mutant.name)
+        else:
+            self.broken.append(f"the trial ended with {end}: {mutant.name}")
+        if len(self._waiting) % 50 == 0:
+            sys.stderr.write(f"{len(self._waiting)} mutants are left after {time.monotonic() - self._began:.0f} s\n")
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a module."""
-    text, number = path.read_text(), 0
-    while True:
-        changer = _Changer(number)
-        changed = ast.fix_missing_locations(changer.visit(ast.parse(text)))
-        if changer.made is None:
-            return
-        yield Mutant(path.stem, *changer.made, ast.unparse(changed))
-        number += 1
+def listed() -> dict[str, str]:
+    """Read the survivors that are known: each on a line of its own, its reason indented below it."""
+    reasons: dict[str, str] = {}
+    name = ""
+    for line in SURVIVORS.read_text().splitlines():
+        if line.startswith(" "):
+            reasons[name] += line.strip()
+        elif line and not line.startswith("#"):
+            name = line
+            reasons[name] = ""
+    return reasons
 
 
-class _Impostor(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Loads a mutant in place of the true module."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != f"nebis.core.{self._mutant.module}":
-            return None
-        return importlib.util.spec_from_loader(name, self)
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self._mutant.source, f"{self._mutant.module} (mutant)", "exec"), module.__dict__)
+def every_mutant() -> list[Mutant]:
+    """Return all mutants of the core."""
+    return [mutant for path in sorted(CORE.glob("*.py")) for mutant in mutants_of(path.stem)]
 
 
-def is_killed(mutant: Mutant, tests: Sequence[str]) -> bool:
-    """Run the tests against a mutant, in a child of this process; whatever hangs or breaks down is noticed too."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(LONGEST_SECONDS)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        sys.meta_path.insert(0, _Impostor(mutant))
-        import pytest
-
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]) != 0))
-    return os.waitpid(child, 0)[1] != 0
-
-
-def _is_noticed(mutant: Mutant) -> bool:
-    """Ask the module's own tests first, which are a few, and then all."""
-    own = [str(path) for path in sorted(ROOT.glob(f"tests/core/test_*{mutant.module}*.py"))]
-    return bool(own and is_killed(mutant, own)) or is_killed(mutant, ["tests/core"])
+def judged(*, killed: set[str], survived: set[str], every: set[str], reasons: Mapping[str, str]) -> dict[str, object]:
+    """Say what became of the mutants that were tried, and what is wrong with that or with the list."""
+    excused = survived & reasons.keys()
+    violations = [
+        *(f"survived: {name}" for name in survived - excused),
+        *(f"listed as a survivor, but killed: {name}" for name in killed & reasons.keys()),
+        *(f"listed as a survivor, but no mutant: {name}" for name in reasons.keys() - every),
+        *(f"listed as a survivor without a reason: {name}" for name, reason in reasons.items() if not reason),
+    ]
+    tried = len(killed) + len(survived)
+    score = 100 * len(killed) // max(1, tried - len(excused))
+    counts = {"mutants": tried, "mutants_killed": len(killed), "mutation_score": score}
+    return {**counts, "violations": sorted(violations)}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", type=int, default=1)
-    parser.add_argument("--turn", type=int, default=0)
-    parser.add_argument("--module")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", type=int, default=1, help="try one mutant of so many")
+    parser.add_argument("--turn", type=int, default=0, help="which of them, from 0")
+    parser.add_argument("--only", default="", help="how the names of the mutants begin")
+    parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
-    excused = set(SURVIVORS.read_text().splitlines()) if SURVIVORS.exists() else set()
-    modules = sorted(CORE.glob(f"{asked.module or '*'}.py"))
-    every = [mutant for path in modules for mutant in mutants_of(path)]
-    chosen = [mutant for at, mutant in enumerate(every) if at % asked.part == asked.turn]
-    survived = [
-        str(mutant) for mutant in chosen if str(mutant) not in excused and not is_killed(mutant, ["tests/core"])
-    ]
-    score = 100 * (len(chosen) - len(survived)) // max(1, len(chosen))
-    for survivor in survived:
-        sys.stderr.write(f"{survivor}\n")
-    print(json.dumps({"mutants": len(chosen), "mutation_score": score, "violations": []}))  # noqa: T201
-    return 0
+    os.chdir(ROOT)
+    every = every_mutant()
+    hunt = Hunt([mutant for mutant in every if mutant.name.startswith(asked.only)][asked.turn :: asked.part])
+    hunt.run(asked.processes)
+    if hunt.broken:
+        told: dict[str, object] = {"violations": hunt.broken}  # A hunt that could not look has no score.
+    else:
+        names = {mutant.name for mutant in every}
+        told = judged(killed=hunt.killed, survived=hunt.survived, every=names, reasons=listed())
+    print(json.dumps(told))  # noqa: T201 - a command speaks by printing.
+    return 1 if told["violations"] else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from examples.payments.demo.make import Make
 
 HEALTHY_SECONDS = 110
-STOP_SECONDS = 7
+STOP_SECONDS = 4
 LOOK_SECONDS = 0.05
 RESTART_SECONDS = 1.0
 """A process that dies at once is not started again at once."""

@@ -25,6 +25,7 @@ _COUNTED: Final = {
     "in_flight": "retries told to come back",
     "key_reuses": "keys sent again with another command",
     "expired_retries": "retries that came after the answer was dropped",
+    "too_fast": "fresh keys above a limit or a quota",
     "takeovers": "attempts that went on for one that was gone",
     "lost_leases": "attempts that found that another one had taken over",
     "in_doubt": "retries told that nobody knows",

@@ -11,7 +11,8 @@ from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.errors import DeadlinePassed, StoreUnavailable, TokenExpired, TooFast
 from nebis.flow import Flow
 from nebis.flows.request import Request
-from nebis.ports.asks import Elapsed, Find
+from nebis.ports.asks import Elapsed, Find, Tell
+from nebis.ports.observer import FoundTooFast
 from nebis.ports.store import StoreFailure
 from nebis.ports.velocity import ChargeVelocity
 
@@ -74,4 +75,5 @@ def _charge(request: Request, claim: Claim) -> Flow[None]:
     if wait_us is not None:
         # What is in flight ends long before it would be forgotten.
         soonest_us = min(wait_us, request.policy.lease_us) if request.seats else wait_us
+        yield from Tell(FoundTooFast(operation=claim.operation, operation_id=str(claim.record_id)))
         raise TooFast(claim.operation, retry_after_seconds=soonest_us / 1_000_000)

@@ -16,12 +16,12 @@ from typing import Any, TypeVar, Unpack, cast
 
 from nebis.core.record import EffectsMode
 from nebis.errors import ConfigError, NebisError
+from nebis.extras import needed
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
 from nebis.integrations.blocking import Held, Live, claim, executed, issue_token, read_status, require_blocking
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators
-from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation
@@ -34,6 +34,7 @@ with needed("drf"):
     from rest_framework.response import Response
     from rest_framework.views import APIView
 
+    from nebis.integrations.django.announcing import announce_project
     from nebis.integrations.django.placement import require_alone, require_place
     from nebis.integrations.django.requests import file_of, headers_of, incoming
     from nebis.integrations.django.responses import exchange_of, response_of
@@ -172,8 +173,9 @@ def _asked(
     authorize: Callable[[Any], Any] | None,
     command: Callable[[Any], Any] | None,
 ) -> tuple[object, Incoming]:
-    require_alone(admission.name)
     plain = request._request  # noqa: SLF001 - Django's own, for which there is no public name.
+    announce_project(plain)
+    require_alone(admission.name)
     owner: Any = admission.given_tenant(plain.META.get("REMOTE_ADDR"), headers_of(plain))
     if owner is None:
         owner = cast("Callable[..., Any]", admission.tenant)(request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nebis.integrations.extras import needed
+from nebis.extras import needed
 from nebis.integrations.openapi import merge
 from nebis.integrations.protection import SAFE_METHODS, Admission
 from nebis.integrations.report import mark_of

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, Unpack, cast
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.codec import annotations_of
 from nebis.core.record import EffectsMode
+from nebis.extras import needed
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import PASSAGE, Passage, Receive, Scope, Send, guard, lifespan
@@ -27,7 +28,6 @@ from nebis.integrations.asgi_request import (
 )
 from nebis.integrations.bound import Bound, BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, Callee, require_innermost
-from nebis.integrations.extras import needed
 from nebis.integrations.openapi import described, description
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Tenant
 from nebis.integrations.routes import RouteOptions, protection

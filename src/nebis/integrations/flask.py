@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from nebis.core.record import EffectsMode
 from nebis.errors import ConfigError, NebisError, ResultUnstorable
+from nebis.extras import needed
 from nebis.http.body import json_of
 from nebis.http.exchange import Exchange
 from nebis.http.query import query_pairs
@@ -21,9 +22,9 @@ from nebis.integrations.blocking import Held, Live, claim, executed, issue_token
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators, require_innermost
 from nebis.integrations.contract import ContractPage
-from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
+from nebis.integrations.routetable import announce_inside, is_told
 from nebis.integrations.rules import ATTEMPT as HELD
 from nebis.integrations.wsgi_request import headers_of, peer_of, take_body
 from nebis.sync import Nebis, Operation
@@ -239,12 +240,20 @@ def _refuse_twice(protected: Protection) -> None:
 
 def _owner(admission: Admission, authorize: Callable[[], Any] | None) -> Any:
     """Find out whose request this is and whether they may; raises what the application raises for those who may not."""
+    _announce()
     owner: Any = admission.given_tenant(peer_of(request.environ), headers_of(request.environ))
     if owner is None:
         owner = current_app.ensure_sync(cast("Callable[[], Any]", admission.tenant))()
     if authorize is not None:
         current_app.ensure_sync(authorize)()
     return owner
+
+
+def _announce() -> None:
+    """Log what is protected and what is not, at the first request that is for us: only now are all routes known."""
+    app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 - Flask's documented way.
+    if not is_told(app):
+        announce_inside(app, request.environ)
 
 
 def _incoming(admission: Admission, command: Callable[[], Any] | None) -> Incoming:

@@ -14,6 +14,7 @@ from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.codec import annotations_of
 from nebis.core.record import EffectsMode
 from nebis.core.strictjson import parse
+from nebis.extras import needed
 from nebis.http.exchange import Exchange
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import PASSAGE, Passage, guard, lifespan
@@ -31,7 +32,6 @@ from nebis.integrations.asgi_request import (
 from nebis.integrations.bound import Bound, BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, Callee, outcome_of, require_innermost
 from nebis.integrations.contract import ContractPage
-from nebis.integrations.extras import needed
 from nebis.integrations.openapi import description, parameter, replayed, responses
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, Unpack, cast
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
 from nebis.errors import ResultUnstorable
+from nebis.extras import needed
 from nebis.http.exchange import Exchange
 from nebis.http.headers import decoded
 from nebis.http.wire import Wire
@@ -18,7 +19,6 @@ from nebis.integrations.asgi_request import claimed, executed, incoming, issue_t
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import Callee, outcome_of, require_innermost
 from nebis.integrations.contract import ContractPage
-from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation

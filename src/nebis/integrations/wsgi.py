@@ -12,6 +12,7 @@ from nebis.http.exchange import Exchange
 from nebis.http.tokens import LARGEST_ASK_BYTES
 from nebis.http.wire import Wire
 from nebis.integrations.blocking import Held, Live, claim, issue_token, read_status, require_blocking
+from nebis.integrations.routetable import TOLD, announce_inside
 from nebis.integrations.rules import ATTEMPT, Rule, matching, rendered, rule
 from nebis.integrations.tokens import refused
 from nebis.integrations.wsgi_request import headers_of, incoming, path_of, peer_of, send, take_body
@@ -29,16 +30,25 @@ _PASSING_BY = ("wsgi.file_wrapper", "wsgi.early_hints", "gunicorn.http2.send_tra
 
 
 class Protected:
-    """A WSGI application whose requests are claimed before it sees them, by the first rule that matches."""
+    """A WSGI application whose requests are claimed before it sees them, by the first rule that matches.
+
+    At the first request the log says which routes are protected and how, and which are not.
+    """
 
     def __init__(self, app: WSGIApplication, *, rules: Sequence[Rule[Nebis]]) -> None:
         for one in rules:
             require_blocking(one.nebis, Nebis, one.protection.name)
         self.app = app
         self.rules = tuple(rules)
+        self._has_begun = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Claim, run and settle if a rule is for the request; otherwise pass it on as it is."""
+        if not self._has_begun:
+            # Only now are all routes known, and what else is around.
+            self._has_begun = True
+            announce_inside(self, environ)
+        environ[TOLD] = True
         found = matching(self.rules, environ["REQUEST_METHOD"], path_of(environ))
         if found is None:
             return self.app(environ, start_response)

@@ -60,6 +60,11 @@ class FoundExpired(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTooFast(Event):
+    """A request brought one fresh key more than a limit or a quota allows; nothing is recorded under the id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundUnreadable(Event):
     """A request met a record made with an unknown fingerprint version and was refused."""
 

@@ -25,11 +25,21 @@ def test_no_seed_fails() -> None:
     assert not tally.stories, "\n\n".join(tally.stories)
     assert tally.seeds == 400
     assert tally.faults > 1_000
+    assert tally.answers > 500
+    assert tally.messages > 100
 
 
 @pytest.mark.parametrize("seed", KEPT)
 def test_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
     assert not simulate(seed).violations
+
+
+def test_worker_goes_on_with_a_single_transaction_that_died_before_its_doubt_was_written() -> None:
+    faults = [Fault(0, Trouble.DOUBT, 1.0), Fault(10, Trouble.CRASH_AFTER, 1.0)]
+
+    run = simulate(9, faults)
+
+    assert not run.violations
 
 
 def test_seed_goes_the_same_way_twice_also_in_another_process() -> None:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 from nebis.aio import AsyncNebis
 from nebis.errors import ConfigError, NebisError
+from nebis.extras import needed
 from nebis.integrations import blocking
-from nebis.integrations.extras import needed
 from nebis.integrations.rules import ATTEMPT, Rule, matching, rule
 from nebis.sync import Nebis
 
@@ -24,6 +24,7 @@ with needed("django"):
     from django.utils.module_loading import import_string
 
     from nebis.integrations.django import awaiting
+    from nebis.integrations.django.announcing import announce_project
     from nebis.integrations.django.awaiting import AsyncHeld, outliving, require_loop
     from nebis.integrations.django.placement import OwnTransactions
     from nebis.integrations.django.responses import rendered, response_of
@@ -46,6 +47,7 @@ class NebisMiddleware:
 
     def __call__(self, request: Any) -> Any:
         """Claim before anything below sees the request, and store what it answered."""
+        announce_project(request)
         found = matching(self.rules, request.method, request.path_info)
         if found is None:
             return self._get_response(request)
@@ -74,6 +76,7 @@ class AsyncNebisMiddleware:
 
     async def __call__(self, request: Any) -> Any:
         """Claim before anything below sees the request, and store what it answered, even if its client hangs up."""
+        announce_project(request)
         found = matching(self.rules, request.method, request.path_info)
         if found is None:
             return await self._get_response(request)

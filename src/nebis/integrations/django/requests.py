@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nebis.errors import BodyRefused, BodyTooLarge, ConfigError
+from nebis.extras import needed
 from nebis.http.body import json_of
 from nebis.http.headers import HeaderPairs, decoded
 from nebis.http.query import query_pairs
-from nebis.integrations.extras import needed
 from nebis.integrations.protection import Admission, Incoming
 from nebis.integrations.rules import ATTEMPT
 

@@ -13,13 +13,13 @@ from typing import Any, TypeVar, Unpack, cast
 from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.core.record import EffectsMode
 from nebis.errors import ConfigError, NebisError
+from nebis.extras import needed
 from nebis.http.wire import Wire
 from nebis.integrations import asgi_request, blocking
 from nebis.integrations.blocking import Held, Live
 from nebis.integrations.bound import Bound, BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators
 from nebis.integrations.contract import ContractPage
-from nebis.integrations.extras import needed
 from nebis.integrations.protection import SAFE_METHODS, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.sync import Nebis, Operation
@@ -28,7 +28,6 @@ with needed("django"):
     from asgiref.sync import iscoroutinefunction, sync_to_async
     from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
     from django.core.handlers.exception import response_for_exception
-    from django.core.handlers.wsgi import WSGIHandler
     from django.core.signals import got_request_exception
     from django.http import Http404
     from django.http.multipartparser import MultiPartParserError
@@ -37,6 +36,7 @@ with needed("django"):
     from django.views.decorators.http import require_POST, require_safe
 
     from nebis.integrations.django import awaiting
+    from nebis.integrations.django.announcing import announce_project, stand_in
     from nebis.integrations.django.awaiting import AsyncHeld, called, outliving, require_loop
     from nebis.integrations.django.placement import OwnTransactions, require_alone, require_place
     from nebis.integrations.django.requests import headers_of, incoming, request_of
@@ -164,7 +164,7 @@ def idempotency_tokens(
 def idempotency_contract() -> Callable[..., Any]:
     """Make the view of `GET /idempotency`: what this project promises about its routes, for anybody."""
     page = ContractPage()
-    project = WSGIHandler.__new__(WSGIHandler)  # Says only which framework it is: a project has one table of routes.
+    project = stand_in()
 
     def idempotency(request: Any) -> Any:
         return response_of(page.answer(project, request.headers.get("Accept")))
@@ -185,6 +185,7 @@ class Asking:
 
     def blocking(self, request: Any) -> tuple[object, Incoming]:
         """Return the tenant and the request; raise a `NebisError`, or whatever the application refuses with."""
+        announce_project(request)
         require_alone(self.admission.name)
         tenant = self._given(request)
         tenant = cast("Callable[..., Any]", self.admission.tenant)(request) if tenant is None else tenant
@@ -195,6 +196,7 @@ class Asking:
 
     async def awaited(self, request: Any) -> tuple[object, Incoming]:
         """Do so on a loop; functions that are not coroutine functions run where the ORM may block."""
+        announce_project(request)
         tenant = self._given(request)
         tenant = await called(cast("Callable[..., Any]", self.admission.tenant), request) if tenant is None else tenant
         if self._authorize is not None:

@@ -1,18 +1,25 @@
-"""What an application says about its routes when it starts."""
+"""What an application says about its routes when it starts: once, whichever of its parts gets to speak first."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from weakref import WeakSet
 
 from nebis.integrations.report import Report
-from nebis.integrations.routetable.application import report_of
+from nebis.integrations.routetable.application import known_by, report_of
 
 log = logging.getLogger("nebis")
 
+TOLD = "nebis.told"
+"""Marks the environ of a request that came through rules which have spoken for all that is inside of them."""
+
 _is_announced: ContextVar[bool] = ContextVar("nebis_is_announced", default=False)
+_told: WeakSet[object] = WeakSet()
+_remembering = threading.Lock()
 
 
 def announce(app: object) -> None:
@@ -20,11 +27,36 @@ def announce(app: object) -> None:
     if _is_announced.get():
         return
     try:
+        if not remember(known_by(app)):
+            return
         report = report_of(app)
     except Exception as error:  # noqa: BLE001 - a log line is not worth an application that does not start.
         log.warning("nebis could not list the routes of this application (%s)", type(error).__name__)
     else:
         tell(report)
+
+
+def announce_inside(app: object, environ: Mapping[str, object]) -> None:
+    """Announce an application at a request to it, unless there are rules around it, which know more."""
+    if TOLD in environ:
+        remember(known_by(app))
+    else:
+        announce(app)
+
+
+def is_told(known: object) -> bool:
+    """Tell whether an application was announced, by what it is known by: cheap enough for every request."""
+    return known in _told
+
+
+def remember(known: object) -> bool:
+    """Remember that an application is announced; False if it was before."""
+    # What cannot be remembered weakly has a lifespan, which begins once.
+    with _remembering, suppress(TypeError):
+        if known in _told:
+            return False
+        _told.add(known)
+    return True
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Final
 
 from nebis.errors import ConfigError
@@ -76,15 +77,29 @@ def _inwards(app: object) -> Iterator[object]:
         app = inner
 
 
+def known_by(app: object) -> object:
+    """Return what an application is known by, whatever is around it; of Django any handler speaks for the project."""
+    innermost = layers(app)[-1]
+    module = _module_of(innermost)
+    if module is None:
+        return app
+    return module.project() if hasattr(module, "project") else innermost
+
+
 def reader_of(app: object) -> Callable[[Any, Sequence[object], Table], None] | None:
     """Return what reads the table of such an application, if it is of a known framework."""
+    module = _module_of(app)
+    if module is None:
+        return None
+    read: Callable[[Any, Sequence[object], Table], None] = module.read
+    return read
+
+
+def _module_of(app: object) -> ModuleType | None:
     for kind in type(app).__mro__:
         found = _READERS.get(f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}")
         if found is not None:
-            read: Callable[[Any, Sequence[object], Table], None] = importlib.import_module(
-                f"nebis.integrations.routetable.{found}"
-            ).read
-            return read
+            return importlib.import_module(f"nebis.integrations.routetable.{found}")
     return None
 
 

@@ -39,6 +39,11 @@ def read(_handler: object, _around: Sequence[object], table: Table) -> None:
             table.routes.append(Listed(method=method, path=path, endpoint=name_of(function), mark=mark))
 
 
+def project() -> object:
+    """Return what the project is known by: there is one of it in a process, and it begins with the first request."""
+    return get_resolver()
+
+
 def _views(resolver: URLResolver, prefix: str, table: Table) -> Iterator[tuple[str, Any]]:
     for pattern in resolver.url_patterns:
         path = prefix + str(pattern.pattern)

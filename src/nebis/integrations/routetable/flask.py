@@ -14,11 +14,11 @@ from nebis.integrations.routetable.application import Table, layers, name_of, ru
 _VARIABLE = re.compile(r"<(?:[^<>:]*:)?(\w+)>")
 
 
-def read(app: Flask, _around: Sequence[object], table: Table) -> None:
+def read(app: Flask, around: Sequence[object], table: Table) -> None:
     """Read all routes of an application."""
     # Middleware replaces the entry of the application, which stays the outermost object itself.
-    if hasattr(app.wsgi_app, "rules"):
-        for layer in layers(app.wsgi_app):
+    for layer in layers(app.wsgi_app):
+        if not any(layer is known for known in around):
             table.rules.extend(rules_of(layer))
     for rule in app.url_map.iter_rules():
         view = app.view_functions.get(rule.endpoint)

@@ -6,11 +6,12 @@ server, and gives the suite a `Service` from a fixture of that name:
     from nebis.testing.http_conformance.suite import *
 """
 
-from nebis.testing.http_conformance.application import ROUTES, Denied, Disguised, Route, Scenarios
+from nebis.testing.http_conformance.application import BRIEFLY, ROUTES, Denied, Disguised, Route, Scenarios
 from nebis.testing.http_conformance.client import Client, Reply
 from nebis.testing.http_conformance.service import FULL, TENTH, Service, Sizes
 
 __all__ = [
+    "BRIEFLY",
     "FULL",
     "ROUTES",
     "TENTH",

@@ -26,6 +26,8 @@ WIRE = Wire(
     timeout_header="Request-Timeout",
 )
 CARD_LIMIT = 3
+BRIEFLY = timedelta(seconds=1)
+"""For how long the tokens of `POST /brief-tokens` are good."""
 SENSITIVE = (
     ("Set-Cookie", "session=secret"),
     ("WWW-Authenticate", "Bearer"),

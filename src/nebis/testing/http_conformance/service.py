@@ -23,7 +23,10 @@ TENTH = Sizes(twins=8, interleaved=1_000, disconnects=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """An application with one endpoint for each of `ROUTES`, `GET /operations/{id}` and `POST /idempotency-tokens`."""
+    """An application with one endpoint for each of `ROUTES`, `GET /operations/{id}` and `POST /idempotency-tokens`.
+
+    The same as the last is mounted at `POST /brief-tokens` too, with a lifetime of `BRIEFLY`.
+    """
 
     address: tuple[str, int]
     scenarios: Scenarios

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+from nebis.testing.http_conformance.application import BRIEFLY
 from nebis.testing.http_conformance.client import new_key
 from nebis.testing.http_conformance.service import Service
 
 TWINS = 20
 
 
-def issued(service: Service, operation: str = "issued", caller: str = "acct-1") -> str:
+def issued(
+    service: Service, operation: str = "issued", caller: str = "acct-1", where: str = "/idempotency-tokens"
+) -> str:
     """Ask for a token, as a client would."""
-    reply = service.client(caller).post("/idempotency-tokens", {"operation": operation})
+    reply = service.client(caller).post(where, {"operation": operation})
     assert reply.status == 201, reply
     assert reply.header("cache-control") == "no-store"
     told = reply.json()
@@ -50,6 +54,20 @@ class TestTokens:
 
         assert {(reply.status, reply.code) for reply in replies.values()} == {(400, "token-invalid")}
         assert len({reply.body for reply in replies.values()}) == 1
+        assert service.scenarios.runs[tag] == 0
+
+    def test_a_token_that_expired_unused_begins_nothing(self, service: Service) -> None:
+        tag, token = new_key(), issued(service, where="/brief-tokens")
+        foreign = service.client("acct-2").post("/issued", {"tag": tag}, key=token)
+        # Its end is a moment of the clock that the service has, too; there is no event to wait for.
+        time.sleep(BRIEFLY.total_seconds())
+
+        replies = [service.client().post("/issued", {"tag": tag}, key=token) for _ in range(2)]
+        still_foreign = service.client("acct-2").post("/issued", {"tag": tag}, key=token)
+
+        assert [(reply.status, reply.code) for reply in replies] == [(410, "token-expired")] * 2
+        # Nobody learns from a token of others whether it has expired.
+        assert (foreign.status, foreign.code, foreign.body) == (400, "token-invalid", still_foreign.body)
         assert service.scenarios.runs[tag] == 0
 
     def test_where_a_token_is_demanded_no_request_goes_without(self, service: Service) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is run, and how much must have been seen for the proof to count."""
+    """How much is run in one round, and how much must have been seen for the proof to count."""
 
     name: str
     model: str
@@ -18,9 +18,12 @@ class Size:
     """One protocol message of so many is cut after, on every driver."""
     soak_requests: int
     soak_faults: int
+    failovers: int
+    storm_messages: int
     planted_part: int
     """One planted bug of so many is tried, others with another commit."""
     has_torture: bool
+    has_peers: bool
     has_mutation: bool
     wanted: dict[str, int]
     """What must have been seen at least."""
@@ -38,8 +41,11 @@ SIZES = {
             cut_every=16,
             soak_requests=600,
             soak_faults=4,
+            failovers=0,
+            storm_messages=0,
             planted_part=12,
             has_torture=False,
+            has_peers=False,
             has_mutation=False,
             wanted={"simulation_seeds": 1_500, "protocol_cuts": 12, "soak_requests": 600},
         ),
@@ -51,8 +57,11 @@ SIZES = {
             cut_every=3,
             soak_requests=12_000,
             soak_faults=8,
+            failovers=2,
+            storm_messages=10_000,
             planted_part=3,
             has_torture=True,
+            has_peers=False,
             has_mutation=False,
             wanted={
                 "model_states": 1_500_000,
@@ -60,9 +69,12 @@ SIZES = {
                 "kills": 480,
                 "protocol_cuts": 84,
                 "soak_requests": 12_000,
+                "soak_faults": 8,
+                "failovers": 2,
+                "storm_messages": 10_000,
             },
         ),
-        # One piece of a night: pieces add up for as long as the code is the same.
+        # One round of a night: rounds add up, for each layer as long as its code is the same.
         Size(
             name="night",
             model="deeper",
@@ -71,10 +83,24 @@ SIZES = {
             cut_every=1,
             soak_requests=60_000,
             soak_faults=60,
+            failovers=20,
+            storm_messages=10_000,
             planted_part=1,
             has_torture=True,
+            has_peers=True,
             has_mutation=True,
-            wanted={},
+            wanted={
+                "model_states": 20_000_000,
+                "simulation_seeds": 300_000,
+                "kills": 10_000,
+                "protocol_cuts": 252,
+                "soak_requests": 60_000,
+                "soak_faults": 60,
+                "failovers": 100,
+                "storm_messages": 10_000,
+                "peers": 3,
+                "mutation_score": 95,
+            },
         ),
     )
 }

@@ -14,15 +14,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play a range of seeds and tell how each that fails comes about; 0 means that none did."""
     asked = _parser().parse_args(arguments)
     began = time.monotonic()
-    seeds = asks = calls = faults = failed = 0
+    seeds = asks = calls = answers = messages = faults = failed = 0
     for tally in play_all(asked.first, asked.seeds, processes=asked.processes):
         seeds, asks, calls = seeds + tally.seeds, asks + tally.asks, calls + tally.calls
+        answers, messages = answers + tally.answers, messages + tally.messages
         faults, failed = faults + tally.faults, failed + len(tally.stories)
         for story in tally.stories:
             _say(story)
     spent = time.monotonic() - began
     _say(
-        f"{seeds} seeds ({asked.first} to {asked.first + asked.seeds - 1}), {calls} calls, {asks} asks, "
+        f"{seeds} seeds ({asked.first} to {asked.first + asked.seeds - 1}), {calls} calls, {answers} HTTP answers, "
+        f"{messages} messages, {asks} asks, "
         f"{faults} faults, {failed} failed; {spent:.1f} s, {seeds / spent:.0f} seeds/s"
     )
     return 1 if failed else 0

@@ -24,6 +24,8 @@ class Tally:
     seeds: int
     asks: int
     calls: int
+    answers: int
+    messages: int
     faults: int
     stories: tuple[str, ...]
     """One for each seed that failed."""
@@ -44,6 +46,8 @@ def play(seeds: Iterable[int]) -> Tally:
         seeds=len(runs),
         asks=sum(run.asks for run in runs),
         calls=sum(run.calls for run in runs),
+        answers=sum(run.answers for run in runs),
+        messages=sum(run.messages for run in runs),
         faults=sum(len(run.faults) for run in runs),
         stories=tuple(stories),
     )

@@ -12,7 +12,9 @@ from nebis.declaration import Declaration
 from nebis.flow import Flow
 from nebis.flows.ledger import Ledger
 from nebis.flows.request import Request
-from nebis.testing.simulate.oracle import Call
+from nebis.integrations.protection import Protection
+from nebis.testing.simulate.mail import Consumption
+from nebis.testing.simulate.promises import Call
 from nebis.testing.simulate.store import SimulatedTransaction
 from nebis.testing.simulate.trades import Terms, Trade, declaration
 
@@ -37,14 +39,16 @@ class Turn:
     request: Request
     command: str
     terms: Terms
+    guard: Protection | None = None
+    """Set where the handler is an endpoint."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Frame:
     """A flow that runs, or waits for one that it started."""
 
     flow: Flow[Any]
-    turn: Turn | None = None
+    turn: Turn | Consumption | None = None
     ledger: Ledger | None = None
     """Of a handler's own frame."""
 
@@ -53,6 +57,8 @@ class Frame:
 class Process:
     """A stack of flows on one life of a node."""
 
+    name: str
+    """No other process has it, and none ever had."""
     node: Node
     epoch: int
     stack: list[Frame]
@@ -70,7 +76,7 @@ class Process:
         return not self.is_over and self.node.epoch == self.epoch
 
     @property
-    def turn(self) -> Turn:
+    def turn(self) -> Turn | Consumption:
         """Return what a handler would be run with now."""
         turn = next((frame.turn for frame in reversed(self.stack) if frame.turn is not None), None)
         assert turn is not None, "only flows with a handler ask for one"

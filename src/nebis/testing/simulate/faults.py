@@ -35,6 +35,14 @@ class Trouble(StrEnum):
     WITHDRAW = "the handler says that the request should never have been one"
     DOUBT = "the handler says that nobody can tell"
     REJECT = "the handler rejects"
+    TWICE = "the broker delivers something once more"
+    SWALLOWED = "the broker swallows messages without a word"
+    UNCONFIRMED = "the broker takes messages and its confirmation is lost"
+    BELATED = "messages are given up for lost and reach the broker later"
+
+
+OF_MAIL = (Trouble.TWICE, Trouble.SWALLOWED, Trouble.UNCONFIRMED, Trouble.BELATED)
+"""What only a broker does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +58,24 @@ class Fault:
         return f"from ask {self.at}: {self.trouble.value} ({self.seconds:.1f} s)"
 
 
-def draw_faults(chance: random.Random) -> tuple[Fault, ...]:
+def draw_faults(chance: random.Random, *, has_mail: bool) -> tuple[Fault, ...]:
     """Draw the faults of one run: a few kinds out of all, so that rare kinds also come in crowds."""
-    kinds = chance.sample(list(Trouble), chance.randint(2, 9))
-    number = chance.choice((0, 2, 4, 6, 8, 12, 18))
-    found = (
+    usual = [trouble for trouble in Trouble if trouble not in OF_MAIL]
+    found = _drawn(chance, chance.sample(usual, chance.randint(2, 9)), chance.choice((0, 2, 4, 6, 8, 12, 18)))
+    if has_mail:
+        found += _drawn(chance, OF_MAIL, chance.choice((0, 1, 2, 4, 6)))
+    return tuple(sorted(found, key=lambda fault: fault.at))
+
+
+def _drawn(chance: random.Random, kinds: Sequence[Trouble], number: int) -> list[Fault]:
+    return [
         Fault(
             at=int(chance.random() * ASKS_IN_A_RUN),
             trouble=chance.choice(kinds),
             seconds=chance.random() ** 2 * LONGEST_DELAY_SECONDS,
         )
         for _ in range(number)
-    )
-    return tuple(sorted(found, key=lambda fault: fault.at))
+    ]
 
 
 class Hazards:

@@ -4,77 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
 from nebis.core.answers import Gone, Reused, Unreadable
 from nebis.core.record import OutcomeKind, Record, State
 from nebis.errors import ClaimLost, InDoubt, NotYet
 from nebis.flows.request import Ending, Failed, Finished
 from nebis.testing.simulate.bank import Bank
-from nebis.testing.simulate.trades import AGEING_SECONDS, Terms, Trade, declaration, steps_of, undo_of
-
-
-class Rule(StrEnum):
-    """How a promise can be broken."""
-
-    DOUBLE_EFFECT = "an effect happened twice"
-    ACK_OK_NO_EFFECT = "success was told, but an effect did not happen or was undone"
-    ACK_ERROR_BUT_EFFECT = "a rejection was told, but an effect happened"
-    ACKS_DIFFER = "two different answers were told"
-    ACK_NOT_DURABLE = "an answer was told that the store did not hold"
-    SUCCESS_FORGOTTEN = "a success was told, and a later call with the same command was told something else"
-    OUTCOME_CHANGED = "a stored outcome changed"
-    FENCE_FELL = "a fence did not grow"
-    EFFECT_VANISHED = "an effect happened, and its life ended without an outcome"
-    NEW_LIFE_TOO_SOON = "a key began a new life while its answer was still to be kept"
-    OTHER_TENANT = "one tenant was answered with the outcome of another"
-    OTHER_COMMAND = "a call was answered with the outcome of another command"
-    FALSE_REUSE = "a key was called reused, and nobody ever sent another command under it"
-    POISONED = "a record is not at rest although nothing goes wrong any more"
-    UNANSWERED = "the last call was not answered although nothing goes wrong any more"
-    BROKEN = "the code broke one of its own rules"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of a client."""
-
-    number: int
-    trade: Trade
-    tenant: str
-    key: str
-    command: str
-    at: float
-    is_last: bool = False
-    """It is made when nothing goes wrong any more, so it has to be answered."""
-
-    @property
-    def place(self) -> tuple[Trade, str, str]:
-        """Return whose key of which operation it is."""
-        return (self.trade, self.tenant, self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken promise."""
-
-    rule: Rule
-    detail: str
-
-    def __str__(self) -> str:
-        """Tell it in one line."""
-        return f"{self.rule.name}: {self.rule.value} ({self.detail})"
+from nebis.testing.simulate.broker import MailBooks
+from nebis.testing.simulate.listening import Listener, receipt_in
+from nebis.testing.simulate.mail import CONSUMER, MESSAGES_EACH
+from nebis.testing.simulate.promises import Call, Rule, Violation
+from nebis.testing.simulate.trades import AGEING_SECONDS, TELLING, Terms, Trade, declaration, steps_of, undo_of
+from nebis.testing.simulate.web import Reply
 
 
 class Oracle:
     """Watches a run, and judges it when it has come to rest."""
 
-    def __init__(self, bank: Bank, clock: Callable[[], int], *, ages: bool) -> None:
+    def __init__(self, bank: Bank, clock: Callable[[], int], *, ages: bool, has_mail: bool) -> None:
         self.violations: list[Violation] = []
         self._bank = bank
         self._clock = clock
         self._ages = ages
+        self._has_mail = has_mail
+        self.books = MailBooks(self._broken)
+        self.listener = Listener(self._broken, ages=ages)
+        self._turns: defaultdict[int, set[str]] = defaultdict(set)
         self._trades: dict[str, Trade] = {}
         self._stored: dict[str, tuple[OutcomeKind, bytes]] = {}
         self._told: dict[str, tuple[OutcomeKind, bytes]] = {}
@@ -86,10 +41,15 @@ class Oracle:
         """Hear that a call was sent."""
         self._commands[call.place].add(call.command)
 
+    def ran(self, call: Call, run: int) -> None:
+        """Hear that a handler was given its turn by a call."""
+        self._turns[call.number].add(str(run))
+
     def committed(self, identity: bytes, old: Record | None, new: Record | None) -> None:
         """See a committed change of a record."""
         if new is not None:
-            self._trades[str(new.record_id)] = Trade(new.operation)
+            if new.operation != CONSUMER:
+                self._trades[str(new.record_id)] = Trade(new.operation)
             if old is None or new.fence != old.fence:
                 self._see_fence(identity, new)
             if new.state is State.COMPLETED:
@@ -124,8 +84,13 @@ class Oracle:
         if self._clock() < kept_until:
             self._broken(Rule.NEW_LIFE_TOO_SOON, f"{old.record_id} in state {old.state}")
 
-    def answered(self, call: Call, now: float, end: Ending | Exception) -> None:
+    def answered(self, call: Call, now: float, end: Ending | Reply | Exception) -> None:
         """Hear what a call was told."""
+        body: bytes | None = None
+        if isinstance(end, Reply):
+            life = str(end.end.record_id) if isinstance(end.end, Finished) else ""
+            self.listener.hear(call, now, end, self._stored.get(life), frozenset(self._turns[call.number]))
+            body, end = end.exchange.body, end.end
         if isinstance(end, Exception):
             if not isinstance(end, NotYet | InDoubt | ClaimLost):
                 self._broken(Rule.BROKEN, f"call {call.number} was told {type(end).__name__}: {end}")
@@ -133,7 +98,7 @@ class Oracle:
                 self._broken(Rule.UNANSWERED, f"call {call.number} of {call.trade} was told {type(end).__name__}")
             return
         if isinstance(end, Finished):
-            self._answered_with(call, now, end)
+            self._answered_with(call, now, end, body)
             return
         if isinstance(end, Reused) and len(self._commands[call.place]) == 1:
             self._broken(Rule.FALSE_REUSE, f"call {call.number} of {call.trade}")
@@ -143,7 +108,7 @@ class Oracle:
         if first is not None and first[0] < call.at and not self._ages and not isinstance(end, Gone | Unreadable):
             self._broken(Rule.SUCCESS_FORGOTTEN, f"call {call.number} of {call.trade} was told {_told(end)}")
 
-    def _answered_with(self, call: Call, now: float, end: Finished) -> None:
+    def _answered_with(self, call: Call, now: float, end: Finished, http_body: bytes | None) -> None:
         life, found = str(end.record_id), (end.outcome.kind, end.outcome.body)
         if self._told.setdefault(life, found) != found:
             self._broken(Rule.ACKS_DIFFER, f"call {call.number} of {call.trade}")
@@ -152,7 +117,8 @@ class Oracle:
         if end.outcome.kind is not OutcomeKind.SUCCEEDED:
             return
         terms = Terms(code=1, ages=self._ages, waits=False)
-        tenant, command, of, _ = str(declaration(call.trade, terms).reveal(end.outcome)).split("|")
+        receipt = declaration(call.trade, terms).reveal(end.outcome) if http_body is None else receipt_in(http_body)
+        tenant, command, of, _ = str(receipt).split("|")
         if tenant != call.tenant:
             self._broken(Rule.OTHER_TENANT, f"call {call.number} of {call.trade}")
         if command != call.command or of != life:
@@ -173,6 +139,7 @@ class Oracle:
                 self._broken(Rule.DOUBLE_EFFECT, f"{step} of {self._trades.get(life)}: {times} times")
         for life, trade in self._trades.items():
             self._judge_life(life, trade)
+        self.books.judge()
 
     def _judge_life(self, life: str, trade: Trade) -> None:
         nets = [self._net(life, step) for step in steps_of(trade)]
@@ -183,6 +150,11 @@ class Oracle:
             self._broken(Rule.ACK_OK_NO_EFFECT, f"{trade}: {nets}")
         if kind is OutcomeKind.REJECTED and any(nets):
             self._broken(Rule.ACK_ERROR_BUT_EFFECT, f"{trade}: {nets}")
+
+        if self._has_mail and trade in TELLING:
+            messages = self.books.of_life(life)
+            if messages != (MESSAGES_EACH if kind is OutcomeKind.SUCCEEDED else 0):
+                self._broken(Rule.MESSAGES_AND_OUTCOME, f"{trade}: {messages} with {kind}")
 
     def _net(self, life: str, step: str) -> int:
         return self._bank.moved[(life, step)] - self._bank.moved[(life, undo_of(step))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,7 +45,7 @@ from nebis.testing.simulate.world import RETRY_SECONDS, SERVER_NOTICES_SECONDS, 
 CLOCK_FACTOR = 60
 """A clock steps by minutes where a process is frozen for seconds."""
 
-_TO_A_NODE = frozenset(
+TO_A_NODE = frozenset(
     {
         Trouble.CRASH_BEFORE,
         Trouble.PAUSE,
@@ -54,11 +54,11 @@ _TO_A_NODE = frozenset(
         Trouble.CLOCK_BACK,
     }
 )
-_TO_A_MESSAGE = frozenset(
+TO_A_MESSAGE = frozenset(
     {Trouble.CRASH_AFTER, Trouble.LOST, Trouble.REPLY_LOST, Trouble.LATE, Trouble.SLOW, Trouble.REFUSED}
 )
-_TO_STORE = _TO_A_NODE | _TO_A_MESSAGE
-_TO_BANK = _TO_A_NODE | _TO_A_MESSAGE - {Trouble.REFUSED} | {Trouble.DECLINE, Trouble.NEVER_SENT}
+_TO_STORE = TO_A_NODE | TO_A_MESSAGE
+_TO_BANK = TO_A_NODE | TO_A_MESSAGE - {Trouble.REFUSED} | {Trouble.DECLINE, Trouble.NEVER_SENT}
 
 _MOODS: dict[Trouble, Callable[[], Exception]] = {
     Trouble.RAISE: lambda: RuntimeError("the handler has a bug"),
@@ -67,7 +67,7 @@ _MOODS: dict[Trouble, Callable[[], Exception]] = {
     Trouble.DOUBT: lambda: InDoubt("who-knows"),
     Trouble.REJECT: lambda: Rejected("no"),
 }
-_WAITING: tuple[bool, Any] = (False, None)
+WAITING: tuple[bool, Any] = (False, None)
 _DONE: tuple[bool, Any] = (True, None)
 
 
@@ -90,30 +90,36 @@ class Performer:
             RunHandler: self._run_handler,
             Run: self._run,
             Apply: self._apply,
-            Find: lambda process, ask: self._send(process, lambda: world.store.find(ask.identity)),
-            Barrier: lambda process, ask: self._send(process, lambda: world.store.barrier(ask.identity)),
-            ReadClock: lambda process, _: self._send(process, world.clock),
+            Find: lambda process, ask: self.send(process, lambda: world.store.find(ask.identity)),
+            Barrier: lambda process, ask: self.send(process, lambda: world.store.barrier(ask.identity)),
+            ReadClock: lambda process, _: self.send(process, world.clock),
             # One record at a time: a larger page is shuffled by its reader, and no two runs would be alike.
-            ReadPage: lambda process, ask: self._send(process, lambda: world.store.page(replace(ask.scan, limit=1))),
+            ReadPage: lambda process, ask: self.send(process, lambda: world.store.page(replace(ask.scan, limit=1))),
             CallEffect: self._call_effect,
             Deal: lambda process, ask: self._deal(process, ask.order, LEASE_SECONDS / 2),
             WriteRow: lambda process, ask: self._write_row(process, ask.order, None),
             TransactionBegin: self._begin,
             TransactionHold: lambda process, ask: self._inside(process, lambda opened: opened.hold(ask.identity)),
-            TransactionApply: lambda process, ask: self._inside(process, lambda opened: opened.apply(ask.verb)),
+            TransactionApply: lambda process, ask: self._inside(
+                process, lambda opened: opened.apply(ask.verb, ask.messages)
+            ),
             TransactionIsSame: lambda _, __: (True, True),
             TransactionCommit: self._commit,
             TransactionRollback: self._rollback,
         }
 
+    def learn(self, performs: Mapping[type[Ask[Any]], Callable[[Process, Any], tuple[bool, Any]]]) -> None:
+        """Be told how more kinds of asks are performed."""
+        self._performs.update(performs)
+
     def perform(self, process: Process, ask: Ask[Any]) -> tuple[bool, Any]:
         """Do what a flow asks for: return the answer if it is known at once, or see to it that it comes."""
         return self._performs[type(ask)](process, ask)
 
-    def _befallen(self, process: Process, suits: frozenset[Trouble]) -> Fault | None:
+    def befallen(self, process: Process, suits: frozenset[Trouble]) -> Fault | None:
         """Let happen to the node what is due, and return what is left to happen to its message."""
         fault = self._world.hazards.befall(self._world.asks, suits)
-        if fault is None or fault.trouble not in _TO_A_NODE:
+        if fault is None or fault.trouble not in TO_A_NODE:
             return fault
         self._strike(process.node, fault)
         return None
@@ -133,9 +139,9 @@ class Performer:
                 world.skew_us -= int(fault.seconds * CLOCK_FACTOR * 1_000_000)
 
     def _wait(self, process: Process, seconds: float, answer: object) -> tuple[bool, Any]:
-        self._befallen(process, _TO_A_NODE)
+        self.befallen(process, TO_A_NODE)
         self._world.reply(process, seconds * (0.5 + self._world.chance.random() / 2), answer)
-        return _WAITING
+        return WAITING
 
     def _keep_alive(self, process: Process, ask: KeepAlive) -> tuple[bool, Any]:
         self._world.keep_alive(process, ask.record, ask.lease_us, ask.renewal_seconds)
@@ -146,10 +152,10 @@ class Performer:
         return _DONE
 
     def _mood(self, process: Process, ask: Mood) -> tuple[bool, Any]:
-        fault = self._befallen(process, ask.suits | _TO_A_NODE)
+        fault = self.befallen(process, ask.suits | TO_A_NODE)
         error = None if fault is None else _MOODS[fault.trouble]()
         self._world.reply(process, self._world.moment(), None, error)
-        return _WAITING
+        return WAITING
 
     def _run_handler(self, process: Process, ask: RunHandler) -> tuple[bool, Any]:
         self._world.enter(process, self._world.handler(process, ask.record))
@@ -162,9 +168,9 @@ class Performer:
     def _apply(self, process: Process, ask: Apply) -> tuple[bool, Any]:
         if process.transaction is not None:
             return self._inside(process, lambda opened: opened.apply(ask.verb))
-        return self._send(process, lambda: self._world.store.apply(ask.verb))
+        return self.send(process, lambda: self._world.store.apply(ask.verb))
 
-    def _send(
+    def send(
         self,
         process: Process,
         act: Callable[[], Any],
@@ -172,15 +178,15 @@ class Performer:
         suits: frozenset[Trouble] = _TO_STORE,
     ) -> tuple[bool, Any]:
         """Carry a message to the store and its answer back; `lose` is what becomes of one that never arrives."""
-        world, fault = self._world, self._befallen(process, suits)
+        world, fault = self._world, self.befallen(process, suits)
         if not process.is_alive:
-            return _WAITING
+            return WAITING
         there, back = world.moment(), world.moment()
         if process.node.cut_until > world.now:
             lose()
             unreached = IndefiniteFailure if world.chance.random() < 0.5 else DefiniteFailure
             world.reply(process, RETRY_SECONDS * world.chance.random(), None, unreached("unreachable"))
-            return _WAITING
+            return WAITING
         trouble = None if fault is None else fault.trouble
         unknown = IndefiniteFailure("no answer")
         match trouble:
@@ -205,7 +211,7 @@ class Performer:
                     back += fault.seconds * world.chance.random()
                 number = process.waits_for
                 world.later(there, lambda: self._arrive(process, number, act, back))
-        return _WAITING
+        return WAITING
 
     def _arrive(self, process: Process, number: int, act: Callable[[], Any], back: float) -> None:
         try:
@@ -229,7 +235,7 @@ class Performer:
     def _inside(self, process: Process, act: Callable[[SimulatedTransaction], Any]) -> tuple[bool, Any]:
         opened = process.transaction
         assert opened is not None
-        return self._send(
+        return self.send(
             process,
             lambda: act(opened) if not opened.is_over else _gone(),
             lambda: self._lose(process),
@@ -253,7 +259,7 @@ class Performer:
                 _gone()
             opened.commit()
 
-        sent = self._send(process, commit, lambda: self._lose(process))
+        sent = self.send(process, commit, lambda: self._lose(process))
         # Whatever becomes of it now, only the store ends it: a COMMIT that is under way keeps its locks.
         process.transaction = None
         return sent
@@ -271,25 +277,25 @@ class Performer:
     def _write_row(self, process: Process, order: Order, answer: object) -> tuple[bool, Any]:
         opened, bank = process.transaction, self._world.bank
         assert opened is not None
-        self._befallen(process, _TO_A_NODE)
+        self.befallen(process, TO_A_NODE)
         opened.write(lambda: bank.write(order.life, order.step))
         self._world.reply(process, self._world.moment(), answer)
-        return _WAITING
+        return WAITING
 
     def _deal(self, process: Process, what: Order | Look, timeout_seconds: float) -> tuple[bool, Any]:
         """Carry a call to the bank, which may serve it when its caller is long gone."""
-        world, fault = self._world, self._befallen(process, _TO_BANK)
+        world, fault = self._world, self.befallen(process, _TO_BANK)
         if not process.is_alive:
-            return _WAITING
+            return WAITING
         there, back = world.moment(), world.moment()
         trouble = None if fault is None else fault.trouble
         if trouble is Trouble.NEVER_SENT:
             world.reply(process, there, Raised(Retryable("the bank is closed")))
-            return _WAITING
+            return WAITING
         serve = partial(self._serve, what, declines=trouble is Trouble.DECLINE)
         if trouble is Trouble.CRASH_AFTER:
             world.later(there, lambda: self._arrive_and_crash(process, serve))
-            return _WAITING
+            return WAITING
         if fault is not None and trouble in (Trouble.SLOW, Trouble.LATE):
             there += fault.seconds
         is_heard = trouble not in (Trouble.LOST, Trouble.REPLY_LOST)
@@ -301,7 +307,7 @@ class Performer:
                 TimeoutError("no answer") if world.chance.random() < 0.5 else EffectTimedOut("it", timeout_seconds)
             )
             world.reply(process, timeout_seconds, Raised(hung_up))
-        return _WAITING
+        return WAITING
 
     def _answer(self, process: Process, number: int, end: object, back: float, *, is_heard: bool) -> None:
         if is_heard and process.waits_for == number:

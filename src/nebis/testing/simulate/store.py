@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from nebis.core.answers import Answer, Locked
+from nebis.core.answers import Answer, Kept, Locked
 from nebis.core.record import Fence, Record, State
 from nebis.core.step import Edge, Step
 from nebis.core.verbs import Expire, Forget, Purge, Verb, identity_of
+from nebis.ports.messages import Message
+from nebis.ports.outbox import Entry
 from nebis.ports.store import Scan
+from nebis.testing.simulate.broker import MailBooks
+from nebis.testing.simulate.outbox import SimulatedOutbox
 
 Transition: TypeAlias = Callable[[Record | None, Verb, int, Fence], Step[Answer]]
 Watcher: TypeAlias = Callable[[bytes, Record | None, Record | None], None]
@@ -19,8 +23,10 @@ Watcher: TypeAlias = Callable[[bytes, Record | None, Record | None], None]
 class SimulatedStore:
     """Committed records and the locks of open transactions."""
 
-    def __init__(self, transition: Transition, clock: Callable[[], int], watcher: Watcher) -> None:
+    def __init__(self, transition: Transition, clock: Callable[[], int], watcher: Watcher, books: MailBooks) -> None:
         self.records: dict[bytes, Record] = {}
+        self.outbox = SimulatedOutbox(clock)
+        self.books = books
         self._transition = transition
         self._clock = clock
         self._watcher = watcher
@@ -105,19 +111,24 @@ class SimulatedTransaction:
         self._store = store
         self._written: dict[bytes, Record | None] = {}
         self._rows: list[Callable[[], None]] = []
+        self._staged: list[Entry] = []
+        self._staged_at = 0
         self.is_over = False
 
     def hold(self, identity: bytes) -> Record | Locked | None:
         """Lock a record and read it."""
         return self._read(identity) if self._store.lock(identity, self) else Locked()
 
-    def apply(self, verb: Verb) -> Answer | Locked:
-        """Apply a verb under the lock of its record."""
+    def apply(self, verb: Verb, messages: Sequence[Message] = ()) -> Answer | Locked:
+        """Apply a verb under the lock of its record, and stage messages if it is kept."""
         identity = identity_of(verb)
         if not self._store.lock(identity, self):
             return Locked()
         step = self._store.decide(self._read(identity), verb)
         self._written[identity] = step.record
+        if messages and isinstance(step.answer, Kept):
+            self._staged += self._store.outbox.stage(messages)
+            self._staged_at = self._store.books.tick()
         return step.answer
 
     def write(self, row: Callable[[], None]) -> None:
@@ -131,6 +142,8 @@ class SimulatedTransaction:
             self._store.keep(identity, record)
         for row in self._rows:
             row()
+        if self._staged:
+            self._store.books.committed(self._store.outbox.commit(self._staged), self._staged_at)
         self._end()
 
     def rollback(self) -> None:

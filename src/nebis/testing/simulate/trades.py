@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from nebis.core.fingerprint import FingerprintRule, FingerprintVersions
-from nebis.core.record import Record
+from nebis.core.record import EffectsMode, Record
 from nebis.core.secret import Keyring, Secret, Secrets
 from nebis.declaration import Declaration, PolicyOptions, declare
 from nebis.effects import Fenced, Query, Queryable, Recall, Sticky, SuccessOnly, Undo, Unrecoverable
@@ -24,6 +24,7 @@ from nebis.flows.step import run_step
 from nebis.planning import plan_effect, plan_step
 from nebis.policy import Declared, Local, Opaque, Wait
 from nebis.ports.asks import Raised, Returned, Settled
+from nebis.ports.messages import Message
 from nebis.testing.simulate.bank import Look, Memory, Order
 from nebis.testing.simulate.faults import LEASE_SECONDS, Trouble
 
@@ -52,6 +53,10 @@ class Trade(StrEnum):
     STEP = "step"
     GUARDED = "guarded"
     SINGLE = "single"
+
+
+TELLING = frozenset({Trade.GUARDED, Trade.SINGLE})
+"""Those that commit rows of their own, and can stage messages with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,8 @@ class Errand:
     """A number that no other turn has."""
     persists: bool
     """Whether it asks again after a call without an answer."""
+    messages: tuple[Message, ...] = ()
+    """What is staged by a handler that commits rows of its own."""
 
     @property
     def life(self) -> str:
@@ -184,13 +191,19 @@ def undo_of(step: str) -> str:
     return _UNDO + step
 
 
-@lru_cache(maxsize=512)
-def declaration(trade: Trade, terms: Terms) -> Declaration[str, str]:
-    """Declare the operation as one version of the code does."""
+def effects_of(trade: Trade) -> EffectsMode:
+    """Return what an operation of this kind declares about its effects."""
+    return {Trade.OPAQUE: Opaque, Trade.GUARDED: Local, Trade.SINGLE: Local}.get(trade, Declared)
 
-    def handle(command: str) -> str:
-        raise AssertionError(f"never called with {len(command)} characters: the simulation brings its own handlers")
 
+def fingerprints_of(terms: Terms) -> FingerprintVersions:
+    """Return the rules by which one version of the code compares commands."""
+    older, newer = FingerprintRule(version=1), FingerprintRule(version=NEWEST_CODE)
+    return FingerprintVersions(older) if terms.code == 1 else FingerprintVersions(newer, (older,))
+
+
+def options_of(terms: Terms) -> PolicyOptions:
+    """Return what every operation and every endpoint chooses alike."""
     options: PolicyOptions = {
         "lease": timedelta(seconds=LEASE_SECONDS),
         "renewal": timedelta(seconds=LEASE_SECONDS / 3),
@@ -199,23 +212,30 @@ def declaration(trade: Trade, terms: Terms) -> Declaration[str, str]:
         "doubt_deadline": timedelta(seconds=DOUBT_SECONDS),
         "recoveries_limit": 4,
         "backoff_longest": timedelta(seconds=4),
-        "single_transaction": trade is Trade.SINGLE,
     }
     if terms.ages:
         options["retention"] = options["metadata_retention"] = timedelta(seconds=AGEING_SECONDS)
     if terms.waits:
         options["in_flight"] = Wait()
-    effects = {Trade.OPAQUE: Opaque, Trade.GUARDED: Local, Trade.SINGLE: Local}.get(trade, Declared)
-    older, newer = FingerprintRule(version=1), FingerprintRule(version=NEWEST_CODE)
+    return options
+
+
+@lru_cache(maxsize=512)
+def declaration(trade: Trade, terms: Terms) -> Declaration[str, str]:
+    """Declare the operation as one version of the code does."""
+
+    def handle(command: str) -> str:
+        raise AssertionError(f"never called with {len(command)} characters: the simulation brings its own handlers")
+
     return declare(
         trade.value,
         handle,
         is_async=False,
-        effects=effects,
-        fingerprint=FingerprintVersions(older) if terms.code == 1 else FingerprintVersions(newer, (older,)),
+        effects=effects_of(trade),
+        fingerprint=fingerprints_of(terms),
         undo=_UNDOS.get(trade, {}),
         queries=_QUERIES.get(trade, {}),
-        options=options,
+        options={**options_of(terms), "single_transaction": trade is Trade.SINGLE},
     )
 
 
@@ -282,7 +302,7 @@ def _guarded(_trade: Trade, errand: Errand) -> Flow[object]:
         yield from leave_guarded(record, policy)
         raise
     outcome = rendered(errand.request, errand.receipt)
-    yield from commit_guarded(record, policy, outcome)
+    yield from commit_guarded(record, policy, outcome, errand.messages)
     return Settled(outcome)
 
 
@@ -290,6 +310,8 @@ def _inside(_trade: Trade, errand: Errand) -> Flow[object]:
     yield from Mood(_BEFORE_ANYTHING)
     yield from WriteRow(Order(memory=Memory.NOTHING, life=errand.life, step="charge"))
     yield from Mood(_LATER - {Trouble.DOUBT} | {Trouble.REJECT})
+    if errand.messages:
+        return Settled(rendered(errand.request, errand.receipt), errand.messages)
     return errand.receipt
 
 

@@ -18,9 +18,12 @@ from nebis.ports.asks import Drawn, Raised, Returned, Settled
 from nebis.testing.simulate.bank import Bank
 from nebis.testing.simulate.cast import Frame, Node, Process, Turn
 from nebis.testing.simulate.faults import Fault, Hazards
-from nebis.testing.simulate.oracle import Call, Oracle
+from nebis.testing.simulate.mail import Consumption, consume, staged_by
+from nebis.testing.simulate.oracle import Oracle
+from nebis.testing.simulate.promises import Call
 from nebis.testing.simulate.store import SimulatedStore, Transition
-from nebis.testing.simulate.trades import Errand, handle
+from nebis.testing.simulate.trades import TELLING, Errand, Trade, handle
+from nebis.testing.simulate.web import answering
 
 _START_US = 1_700_000_000_000_000
 SHORT_SECONDS = 0.05
@@ -39,24 +42,29 @@ class World:
         faults: Sequence[Fault],
         *,
         ages: bool,
+        has_mail: bool = False,
         transition: Transition = core_transition,
     ) -> None:
         self.chance = chance
         self.nodes = nodes
         self.hazards = Hazards(faults)
+        self.has_mail = has_mail
         self.now = 0.0
         self.skew_us = 0
         self.bank = Bank()
-        self.oracle = Oracle(self.bank, self.clock, ages=ages)
-        self.store = SimulatedStore(transition, self.clock, self.oracle.committed)
+        self.oracle = Oracle(self.bank, self.clock, ages=ages, has_mail=has_mail)
+        self.store = SimulatedStore(transition, self.clock, self.oracle.committed, self.oracle.books)
         self.asks = 0
         self.living: list[Process] = []
         self.graveyard: list[Process] = []
         """Flows of the dead. Collecting one during the run would run its clean-up, which a killed process does not."""
         self.perform: Callable[[Process, Ask[Any]], tuple[bool, Any]]
+        self.told: Callable[[Call, Any], None]
+        """Is called with what a client hears."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._runs = 0
+        self._started = 0
 
     def clock(self) -> int:
         """Return the store's clock, in microseconds."""
@@ -86,7 +94,8 @@ class World:
 
     def start(self, node: Node, flow: Flow[Any], *, turn: Turn | None = None, call: Call | None = None) -> None:
         """Start a flow on a node."""
-        process = Process(node, node.epoch, [Frame(flow, turn)], call)
+        self._started += 1
+        process = Process(f"{node.name}:{self._started}", node, node.epoch, [Frame(flow, turn)], call)
         self.living.append(process)
         self._resume(process, process.waits_for, None, None)
 
@@ -98,6 +107,8 @@ class World:
         """Return the frame of a handler's turn."""
         turn, ledger = process.turn, Ledger(record)
         self._runs += 1
+        if isinstance(turn, Consumption):
+            return Frame(consume(turn, record), None, ledger)
         errand = Errand(
             request=turn.request,
             record=record,
@@ -106,8 +117,14 @@ class World:
             code=turn.terms.code,
             run=self._runs,
             persists=self.chance.random() < 0.3,
+            messages=staged_by(record) if self.has_mail and turn.trade in TELLING else (),
         )
-        return Frame(handle(turn.trade, errand), None, ledger)
+        if process.call is not None:
+            self.oracle.ran(process.call, self._runs)
+        # Whoever goes on with a claim that was committed has no transaction yet, and begins one around the record.
+        is_outside = turn.trade is Trade.SINGLE and process.transaction is None
+        flow = handle(Trade.GUARDED if is_outside else turn.trade, errand)
+        return Frame(flow if turn.guard is None else answering(turn.guard, flow, self.chance), None, ledger)
 
     def reply(self, process: Process, seconds: float, answer: Any = None, error: Exception | None = None) -> None:
         """Answer what a process waits for, some time from now."""
@@ -155,7 +172,7 @@ class World:
         self.living.remove(process)
         self.abandon(process)
         if process.call is not None:
-            self.oracle.answered(process.call, self.now, value if error is None else error)
+            self.told(process.call, value if error is None else error)
         return False, None, None
 
     def _handled(self, process: Process, ledger: Ledger, value: Any, error: Exception | None) -> Any:
@@ -186,10 +203,11 @@ class World:
             transaction.rollback()
 
     def keep_alive(self, process: Process, record: Record, lease_us: int, seconds: float) -> None:
-        """Renew a claim for as long as its process lives."""
+        """Renew a claim for as long as the flow that holds it goes on."""
+        holder = process.stack[-1]
 
         def beat() -> None:
-            if not process.is_alive:
+            if not process.is_alive or holder not in process.stack:
                 return
             if not self.is_hindered(process.node, beat):
                 self.store.apply(Renew(ownership=record.ownership, lease_us=lease_us))
