@@ -19,7 +19,7 @@ _BROUGHT: Final = {
 
 def missing(library: str, *, extra: str) -> ModuleNotFoundError:
     """Return the error that names the extra which brings this library."""
-    return ModuleNotFoundError(f'{library} is not installed. Run: pip install "nebis[{extra}]"', name=library)
+    return ModuleNotFoundError(f"{library} is not installed. Run: pip install 'nebis[{extra}]'", name=library)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pytest
 from nebis.core.canonical import canonical
 from nebis.core.codec import Codec, codec_for
 from nebis.core.envelope import seal, unseal
+from nebis.core.fingerprint import FingerprintRule
 from nebis.core.keygrammar import parse_key
 from nebis.core.plain import plain
 from nebis.core.record import RecordId
@@ -81,6 +82,10 @@ def test_a_default_may_be_as_deep_as_a_value_f100(levels: int, is_read: bool) ->
 
 def test_brackets_count_by_how_deep_they_are_and_not_by_how_many_f100() -> None:
     assert parse(b"[[],[],[]]", limit_depth=2) == [[], [], []]
+    assert parse(b"[{},{},{}]", limit_depth=2) == [{}, {}, {}]
+    for raw in (b"[[],[],[[[]]]]", b"[{},{},[[{}]]]"):
+        with pytest.raises(BodyRefused, match="deeper than 3 levels"):
+            parse(raw, limit_depth=3)
     assert parse(b'"[{"', limit_depth=0) == "[{"
     with pytest.raises(BodyRefused, match="deeper than 0 levels"):
         parse(b"[]", limit_depth=0)
@@ -126,6 +131,12 @@ def test_a_type_that_is_deeper_than_64_levels_by_itself_needs_no_limit() -> None
 
     assert chosen.decode(chosen.encode(value)) == value
     assert made.decode(made.encode(value)) == value
+
+
+def test_a_fingerprint_version_is_one_byte() -> None:
+    assert FingerprintRule(version=255).version == 255
+    with pytest.raises(ValueError, match="between 1 and 255"):
+        FingerprintRule(version=256)
 
 
 def test_an_envelope_is_truncated_below_its_ten_bytes_f011() -> None:

@@ -58,6 +58,7 @@ def test_derived_keys_and_check_value_are_the_same_in_every_process() -> None:
     secret = Secret(MATERIAL)
 
     assert secret.derive(Purpose.IDENTITY).hex() == "cd9108d52769e0a356a76ca27a31181590f481fad6156428f059bc29683252c4"
+    assert secret.number == 0x53F66F // 4
     assert secret.check_value().hex() == "53f66f3b16813e52c778c5c7b3cd8a0c3f4ee975f3d147eaaa91e560b4a7c9b7"
 
 

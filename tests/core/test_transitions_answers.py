@@ -10,6 +10,7 @@ import pytest
 
 from nebis.core import answers
 from nebis.core.answers import Answer, Kept, Locked, Refusal, Refused
+from nebis.core.owning import KEPT, KEPT_BEFORE
 from tests.core.records import running
 
 
@@ -23,6 +24,7 @@ def test_every_answer_is_in_the_union_or_is_locked() -> None:
 def test_answers_that_say_the_same_are_equal() -> None:
     assert Refused(reason=Refusal.FENCED, found=running()) == Refused(reason=Refusal.FENCED, found=running())
     assert Kept() != Kept(is_repeated=True)
+    assert (Kept(is_repeated=False), Kept(is_repeated=True)) == (KEPT, KEPT_BEFORE)
 
 
 @pytest.mark.parametrize("reason", list(Refusal))

@@ -211,6 +211,8 @@ REFUSED: list[tuple[str, Refusal, Record, OwnerMove]] = [
     ("suspend an opaque record", Refusal.NOT_RESUMABLE, OPAQUE, suspending()),
     ("release a dirty record", Refusal.DIRTY, dirty(), releasing),
     ("withdraw a dirty record", Refusal.DIRTY, dirty(), withdrawing),
+    ("release an opaque record without a word", Refusal.DIRTY, OPAQUE, releasing),
+    ("withdraw an opaque record without a word", Refusal.DIRTY, OPAQUE, withdrawing),
     ("turn back locally", Refusal.NOT_DECLARED, LOCAL, turning_back),
     ("turn back with an open effect", Refusal.EFFECT_OPEN, dirty(called()), turning_back),
 ]

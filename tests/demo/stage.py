@@ -59,7 +59,14 @@ class Demo:
             self.environment["NEBIS_STORE"] = store
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
-                command, cwd=cwd or folder, env=self.environment, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=cwd or folder,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                # As a terminal starts it: whoever runs the tests in the background may have interrupts ignored.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - one call, no locks.
             )
 
     def __enter__(self) -> Self:

@@ -20,10 +20,11 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from tests.planted.mutants import CORE, Mutant, mutants_of
-from tests.planted.trials import KILLED, NO_TESTS, NOT_LOADED, SURVIVED, UNCHANGED, Hunter, Suite, load_anew, try_all
+from tests.planted.trials import KILLED, NOT_LOADED, SURVIVED, UNCHANGED, Hunter, Suite, load_anew, try_all
 
 ROOT = Path(__file__).parents[2]
 SURVIVORS = Path(__file__).parent / "survivors.txt"
@@ -71,14 +72,14 @@ class Hunt:
         told.write_text(json.dumps([asdict(suite), list(self.killed), list(self.survived), self.broken]))
 
     def _try_anew(self, suite: Suite, processes: int) -> None:
-        nearest = [(mutant, suite.nearest(mutant)) for mutant in self._waiting.values()]
-        left = []
-        for mutant, tests, end in try_all(nearest, suite, processes, load_anew):
-            if end in (SURVIVED, NO_TESTS):
-                left.append((mutant, suite.others(tests)))
-            else:
+        begin = partial(load_anew, suite)
+        nearest = {mutant.name: suite.nearest(mutant) for mutant in self._waiting.values()}
+        trials = [(self._waiting[name], tests) for name, tests in nearest.items() if tests]
+        for mutant, _, end in try_all(trials, suite, processes, begin):
+            if end != SURVIVED:
                 self._note(mutant, end)
-        for mutant, _, end in try_all(left, suite, processes, load_anew):
+        left = [(mutant, suite.others(nearest[mutant.name])) for mutant in self._waiting.values()]
+        for mutant, _, end in try_all(left, suite, processes, begin):
             self._note(mutant, end)
 
     def _note(self, mutant: Mutant, end: int) -> None:

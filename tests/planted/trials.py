@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 from collections import defaultdict
@@ -32,9 +33,10 @@ SURVIVED, KILLED, NOT_LOADED = (
     int(pytest.ExitCode.TESTS_FAILED),
     int(pytest.ExitCode.INTERRUPTED),
 )
-NO_TESTS = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 UNCHANGED, BROKEN = 98, 99
 """How a child ends in which no living function could be changed, and one that failed by itself."""
+_OWN_DEATHS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+"""Of a mutant that uses up its time, or the stack."""
 
 # Always the same few examples, and no search for a smaller one: that a test fails is all that is asked.
 hypothesis.settings.register_profile(
@@ -95,7 +97,7 @@ def try_all(
             if child == 0:
                 # Time that is used, not time that passes: a busy machine kills no mutant.
                 longest = int(15 + 5 * sum(suite.seconds[test] for test in tests))
-                resource.setrlimit(resource.RLIMIT_CPU, (longest, longest))
+                resource.setrlimit(resource.RLIMIT_CPU, (longest, longest + 5))
                 resource.setrlimit(resource.RLIMIT_AS, (LARGEST_BYTES, LARGEST_BYTES))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 _be_silent(1, 2)
@@ -108,25 +110,33 @@ def try_all(
         if not running:
             return
         child, status = os.wait()
-        yield *running.pop(child), KILLED if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        yield *running.pop(child), _end_of(status)
 
 
-def load_anew(mutant: Mutant, tests: list[str]) -> int:
+def _end_of(status: int) -> int:
+    """Tell how a child ended. Whoever was killed from outside has noticed nothing."""
+    if os.WIFSIGNALED(status):
+        return KILLED if os.WTERMSIG(status) in _OWN_DEATHS else BROKEN
+    return os.WEXITSTATUS(status)
+
+
+def load_anew(suite: Suite, mutant: Mutant, tests: list[str]) -> int:
     """Load the mutant in place of the true module, in a process that has not loaded the core, and run tests."""
     assert "nebis.core" not in sys.modules  # Otherwise the true module would stay.
     sys.meta_path.insert(0, Impostor(mutant))
-    return _pytest(dict.fromkeys(test.partition("::")[0] for test in tests), "-x", plugin=_Choosing(tests))
+    return _pytest(dict.fromkeys(test.partition("::")[0] for test in tests), "-x", plugin=_Choosing(tests, suite))
 
 
 class _Choosing:
-    """A plugin of pytest that runs some tests, in this order."""
+    """A plugin of pytest that runs some tests, in this order, after those whose very name a mutant has changed."""
 
-    def __init__(self, tests: Sequence[str]) -> None:
+    def __init__(self, tests: Sequence[str], suite: Suite) -> None:
         self._order = {test: at for at, test in enumerate(tests)}
+        self._suite = suite
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        chosen = [item for item in items if item.nodeid in self._order]
-        items[:] = sorted(chosen, key=lambda item: self._order[item.nodeid])
+        chosen = [item for item in items if item.nodeid in self._order or item.nodeid not in self._suite.seconds]
+        items[:] = sorted(chosen, key=lambda item: self._order.get(item.nodeid, -1))
 
 
 class Hunter:
@@ -155,8 +165,10 @@ class Hunter:
         return SURVIVED
 
     def _change(self, mutant: Mutant) -> bool:
-        changes = 0
-        for code in _codes(mutant.compiled()):
+        codes, changes = list(_codes(mutant.compiled())), 0
+        if len({_key(code) for code in codes}) < len(codes):
+            return False  # Two on one line, which cannot be told apart.
+        for code in codes:
             for function in self._living[_key(code)]:
                 if function.__code__.co_freevars != code.co_freevars:
                     return False
@@ -232,7 +244,7 @@ def _be_silent(*outputs: int) -> None:
 def _pytest(paths: Iterable[str], *marks: str, plugin: object) -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plugins = ["-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin"]
-    quiet = ["-q", "--tb=native", "--noconftest", "--hypothesis-profile=mutation"]
+    quiet = ["-q", "--tb=native", "--noconftest", "--hypothesis-profile=mutation", "--timeout=1800"]
     return int(pytest.main([*quiet, *plugins, *marks, *paths], plugins=[plugin]))
 
 
