@@ -64,9 +64,10 @@ imports: install ## Check that imports point down the layers
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: test
-test: lint types imports ## Run every check, then the tests on real servers
+test: lint types imports ## Run every check, then the tests on real servers, then the proof at its smallest
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/core tests/flows --cov=nebis.core --cov=nebis.flows --cov-report=term --cov-fail-under=100
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --ignore=tests/core --ignore=tests/flows
+	$(BIN)/python -m nebis.testing.prove --size smoke --processes $(WORKERS)
 
 .PHONY: coverage
 coverage: install ## Run the tests and report which branches they missed

@@ -35,7 +35,7 @@ def decode_rejection(body: bytes) -> Rejected:
     """Read what a stored rejection says, or raise `RecordCorrupt`."""
     try:
         told = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordCorrupt("a rejection is not JSON") from error
     if not isinstance(told, dict) or not all(isinstance(told.get(name), str) for name in ("reason", "detail")):
         raise RecordCorrupt("a rejection has another shape than nebis writes")

@@ -7,11 +7,11 @@ by dots; several, separated by spaces, while a secret is being replaced.
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import time
 from collections.abc import Mapping, Sequence
 
+from nebis.core.secret import text_bytes
 from nebis.errors import ConfigError
 
 ID_HEADER = "webhook-id"
@@ -64,7 +64,7 @@ def verify_signature(
         return False
     # Every pair is compared, and each in constant time: how long it takes tells nothing about what would have fitted.
     matches = [
-        hmac.compare_digest(_signature(key, message_id, timestamp, body).encode(), signature.encode())
+        hmac.compare_digest(_signature(key, message_id, timestamp, body).encode(), text_bytes(signature))
         for key in keys
         for signature in claimed
     ]
@@ -76,10 +76,10 @@ def _key_of(secret: str) -> bytes:
         return secret.encode()
     try:
         return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:
         raise ConfigError(["a webhook secret begins with whsec_ and is not base64 after it; copy it again"]) from None
 
 
 def _signature(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
-    signed = b".".join((message_id.encode(), timestamp.encode(), body))
+    signed = b".".join((text_bytes(message_id), timestamp.encode(), body))
     return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()

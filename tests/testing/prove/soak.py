@@ -66,33 +66,45 @@ class Soak:
     errands: "queue.Queue[Errand]" = field(default_factory=queue.Queue)
     said: list[dict[str, Any]] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
+    wanted: int = 0
     requests: int = 0
     keys: list[str] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def plan(self, requests: int, faults: int) -> None:
         """Draw keys, each of which comes several times, close together; faults befall some of them."""
-        # A few more than asked for: whoever dies leaves the rest of its calls unsent.
-        number = 1 + requests * 21 // 20 // (CALLS_PER_ORDER * ORDERS_PER_KEY)
-        kinds = [self.chance.choice(list(Kind)) for _ in range(number)]
+        self.wanted = requests
+        number = 1 + requests // (CALLS_PER_ORDER * ORDERS_PER_KEY)
         struck = {at: self.chance.choice(self._troubles()) for at in self.chance.sample(range(number), faults)}
-        for at, kind in enumerate(kinds):
-            key = f"soak:{self.store}:{kind}:{UUID(int=self.chance.getrandbits(128), version=4)}"
-            self.keys.append(key)
-            for times in range(ORDERS_PER_KEY):
-                self.errands.put(Errand(kind, key, struck.get(at) if times == 0 else None))
+        for at in range(number):
+            self._add_key(struck.get(at))
+
+    def _add_key(self, fault: str | None) -> None:
+        kind = self.chance.choice(list(Kind))
+        key = f"soak:{self.store}:{kind}:{UUID(int=self.chance.getrandbits(128), version=4)}"
+        self.keys.append(key)
+        for times in range(ORDERS_PER_KEY):
+            self.errands.put(Errand(kind, key, fault if times == 0 else None))
 
     def _troubles(self) -> tuple[str, ...]:
         return ("kill", "kill", "stop", "lose reply", "restart")
 
     def run(self) -> None:
         """Serve all errands with a few instances at once, then settle what is left."""
+        self._serve_all()
+        while self.requests < self.wanted:
+            # Whoever died, or was there when the store went, left the rest of its calls unsent.
+            for _ in range(INSTANCES):
+                self._add_key(None)
+            self._serve_all()
+        self._settle()
+
+    def _serve_all(self) -> None:
         threads = [threading.Thread(target=self._instance, daemon=True) for _ in range(INSTANCES)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self._settle()
 
     def _instance(self) -> None:
         with ExitStack() as stack:

@@ -161,7 +161,7 @@ def read_operation(path: Path, environment: Mapping[str, str] | None = None) -> 
         raise ConfigError([f"{path}: cannot be read ({reason}); name an operation file"]) from None
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError([f"{path}: is not TOML: {error}"]) from None
     return parse_operation(data, os.environ if environment is None else environment, name=str(path))
 
