@@ -393,4 +393,4 @@ def test_a_missing_extra_says_what_to_install(module: str, missing: str, extra: 
 
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
-    assert f'pip install "nebis[{extra}]"' in ended.stderr
+    assert f"pip install 'nebis[{extra}]'" in ended.stderr
