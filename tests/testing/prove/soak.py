@@ -162,7 +162,7 @@ class Soak:
             restless = [key for key in self.keys if states.get(key) not in _AT_REST]
             if not restless:
                 return
-            time.sleep(LEASE_SECONDS)
+            time.sleep(LEASE_SECONDS)  # What a dead owner held is free for others only after a real lease.
             for key in restless:
                 self.errands.put(Errand(Kind(key.split(":")[2]), key))
             self._instance()

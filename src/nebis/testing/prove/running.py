@@ -14,6 +14,8 @@ from xml.etree import ElementTree as ET
 from nebis.testing.prove.evidence import Seen
 
 LONGEST_SECONDS = 4 * 3600.0
+PYTEST_RAN = (0, 1)
+"""Of pytest's exit codes, 1 says that tests ran and failed; all above, that none could."""
 
 
 def told(root: Path, module: str, *marks: object) -> Seen:
@@ -35,19 +37,15 @@ def passed(
         report = Path(home) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--numprocesses={processes}", f"--junitxml={report}"]
         finished = run([*command, *paths], root, settings or {})
-        if finished.returncode not in (
-            0,
-            1,
-        ):  # Of pytest, 1 says that tests ran and failed; all above, that none could.
+        if finished.returncode not in PYTEST_RAN:
             seen.breakdowns.append(f"the tests of {', '.join(paths)} did not run:\n{finished.stdout[-2000:]}")
             return []
         names = []
         for case in ET.parse(report).iter("testcase"):  # noqa: S314 - we wrote it ourselves.
-            broken = case.find("failure") if case.find("failure") is not None else case.find("error")
+            broken = next((part for part in case if part.tag in ("failure", "error")), None)
             if broken is not None:
-                seen.failures.append(
-                    f"{case.get('classname')}.{case.get('name')} failed:\n{(broken.text or '')[-2000:]}"
-                )
+                told_of = f"{case.get('classname')}.{case.get('name')}"
+                seen.failures.append(f"{told_of} failed:\n{(broken.text or '')[-2000:]}")
             elif case.find("skipped") is None:
                 names.append((case.get("classname") or "", case.get("name") or ""))
         return names
