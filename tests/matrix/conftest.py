@@ -38,9 +38,14 @@ class Scene:
         part = {"lease_seconds": LEASE_SECONDS, **marks}
         return self.troupe.child(Part(url=self.url, bank_port=self.bank.port, **part))
 
-    def wait_for_lease(self) -> None:
-        """Let the lease of a process pass that cannot renew it any more; nothing else can end it."""
+    def wait_for_lease(self, evidence: Evidence) -> None:
+        """Let the lease of a process pass that cannot renew it any more; nothing else can end it.
+
+        The store says until when: a renewal that was sent in time may land after the end of its sender.
+        """
         time.sleep(LEASE_SECONDS)
+        while (left_seconds := self._lease_left_seconds(evidence.key)) > 0:
+            time.sleep(left_seconds)
 
     def retry(self, evidence: Evidence, *, calls: int = 2) -> None:
         """Let the client ask again, at an instance that lives."""
@@ -56,6 +61,11 @@ class Scene:
     def evidence(self, kind: Kind, key: str) -> Evidence:
         """Begin to collect what is seen of one key."""
         return Evidence(self.bank, kind, key, self._takings)
+
+    def _lease_left_seconds(self, key: str) -> float:
+        with closing(self.connect()) as connection:
+            rows = connection.execute("SELECT key, lease_until FROM nebis_record WHERE state = 'P'").fetchall()
+        return max((until for of, until in rows if of == key), default=0) / 1_000_000 - time.time()
 
     def _takings(self, reference: str) -> list[tuple[str, str]]:
         with closing(self.connect()) as connection:

@@ -22,7 +22,7 @@ def test_planted_bug_is_seen(scene: Scene, *, store: str, bug: str, kind: Kind, 
 
     with scene.child(place=label_of(kind, point), sabotage=bug) as child:
         evidence.hear(child.ask(kind, evidence.key))
-    scene.wait_for_lease()
+    scene.wait_for_lease(evidence)
     with scene.child(sabotage=bug) as child:
         evidence.hear(child.ask(kind, evidence.key))
 

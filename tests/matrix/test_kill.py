@@ -37,7 +37,7 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     with scene.child(place=label_of(kind, point)) as child:
         killed = evidence.hear(child.ask(kind, key))
     assert killed[-1].get("doomed") == label_of(kind, point).partition("#")[0], "it outlived the point"
-    scene.wait_for_lease()
+    scene.wait_for_lease(evidence)
     for _ in range(TRIES):
         scene.retry(evidence)
         if evidence.state == expected.state:
@@ -87,7 +87,7 @@ def test_successor_that_dies_at_the_same_point_has_a_successor_too(
         with scene.child(place=label_of(kind, point)) as child:
             killed = evidence.hear(child.ask(kind, evidence.key))
         assert "doomed" in killed[-1], "it outlived the point"
-        scene.wait_for_lease()
+        scene.wait_for_lease(evidence)
     scene.retry(evidence)
 
     calls = evidence.calls(3 if point == "call/charged" else 1)

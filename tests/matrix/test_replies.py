@@ -137,7 +137,7 @@ def test_no_that_nobody_lived_to_hear_is_asked_for_again_where_that_is_safe(
 
     with scene.child(place=label_of(kind, "call/charged")) as child:
         ask(child, evidence)
-    scene.wait_for_lease()
+    scene.wait_for_lease(evidence)
     scene.retry(evidence)
 
     is_doubtful = not kind.is_called_again

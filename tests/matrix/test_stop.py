@@ -34,7 +34,7 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     with scene.child(place=label_of(kind, point), how="stop") as child:
         frozen = child.ask(kind, key)
         assert "doomed" in frozen[-1], "it never came to the point"
-        scene.wait_for_lease()
+        scene.wait_for_lease(evidence)
         scene.retry(evidence)
         assert evidence.state == ("in_doubt" if is_in_doubt(kind, point) else "completed")
         child.thaw()
@@ -55,7 +55,7 @@ def test_owner_that_is_frozen_inside_its_transaction_is_not_taken_over(scene: Sc
 
     with scene.child(place="after send", how="stop") as child:
         frozen = child.ask(Kind.TRANSACTIONAL, key)
-        scene.wait_for_lease()
+        scene.wait_for_lease(evidence)
         scene.retry(evidence, calls=1)
         assert evidence.codes("refused") == {"in-flight"}
         child.thaw()

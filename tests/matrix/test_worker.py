@@ -36,7 +36,7 @@ def test_cell(scene: Scene, store: str, kind: Kind, point: str) -> None:
     with scene.child(place=label_of(kind, point)) as child:
         killed = evidence.hear(child.ask(kind, evidence.key))
     assert "doomed" in killed[-1], "it outlived the point"
-    scene.wait_for_lease()
+    scene.wait_for_lease(evidence)
 
     passes = scene.work(evidence, passes=PASSES)
 
