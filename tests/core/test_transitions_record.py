@@ -108,3 +108,8 @@ def test_nothing_sensitive_shows_in_a_repr_sec26() -> None:
     shown = repr(running(outcome=b"paid", rejection=b"declined", tenant="acct_1", key="secret-key"))
 
     assert not [word for word in ("paid", "declined", "acct_1", "secret-key", "amount") if word in shown]
+
+
+def test_the_first_call_of_an_effect_has_its_plain_name_and_each_later_one_its_own() -> None:
+    assert [name_of_call("charge", number) for number in (1, 2, 3)] == ["charge", "charge (call 2)", "charge (call 3)"]
+    assert name_of_voided("charge", 1) == "charge (voided 1)"
