@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nebis import InFlight, Local, Nebis
+from nebis import Local, Nebis, NotYet
 from nebis.runtime.housekeeping import sweep_once
 from nebis.stores import open_blocking
 
@@ -33,11 +32,11 @@ class Order:
 def test_four_purgers_and_fifty_clients_at_the_expiry_boundary_f068(
     kind: str, tmp_path: Path, postgres_url: str
 ) -> None:
-    """A client that gets an answer must never see an older one afterwards, nor two new ones within one window."""
+    """Two different answers for one key, whoever got them, come from runs that are a whole window apart."""
     location = f"sqlite:///{tmp_path}/boundary.db" if kind == "sqlite" else postgres_url
     nebis = Nebis(location, housekeeping=False)
     lock = threading.Lock()
-    runs: dict[int, list[float]] = {number: [] for number in range(KEYS)}
+    answered: dict[int, set[float]] = {number: set() for number in range(KEYS)}
 
     @nebis.operation(
         "place_order",
@@ -50,13 +49,9 @@ def test_four_purgers_and_fifty_clients_at_the_expiry_boundary_f068(
         metadata_retention=timedelta(milliseconds=100),
     )
     def place_order(command: Order) -> float:
-        began = time.monotonic()
-        with lock:
-            runs[command.number].append(began)
-        return began
+        return time.monotonic()
 
     errors: list[BaseException] = []
-    answers: Counter[str] = Counter()
     end = time.monotonic() + SECONDS
 
     def client(seed: int) -> None:
@@ -65,10 +60,11 @@ def test_four_purgers_and_fifty_clients_at_the_expiry_boundary_f068(
             while time.monotonic() < end:
                 number = (number * 7 + seed + 1) % KEYS
                 try:
-                    place_order(key=f"boundary-key-{number:08}", tenant="acct_1", command=Order(number))
-                    answers["answered"] += 1
-                except InFlight:
-                    answers["in flight"] += 1
+                    began = place_order(key=f"boundary-key-{number:08}", tenant="acct_1", command=Order(number))
+                except NotYet:
+                    continue  # A twin runs, or this thread was starved for longer than its lease and was replaced.
+                with lock:
+                    answered[number].add(began)
         except BaseException as error:  # noqa: BLE001 - shown by the assertion below.
             errors.append(error)
 
@@ -94,9 +90,8 @@ def test_four_purgers_and_fifty_clients_at_the_expiry_boundary_f068(
     nebis.close()
 
     assert errors == []
-    assert answers["answered"] > KEYS
-    assert any(len(begun) > 2 for begun in runs.values()), "no window ever ended: the boundary was not tested"
-    # A run begins only after the last outcome's whole window, which began no earlier than that run itself.
-    gaps = [later - earlier for begun in runs.values() for earlier, later in pairwise(begun)]
+    assert any(len(begun) > 2 for begun in answered.values()), "no window ever ended: the boundary was not tested"
+    # A run that is answered with begins only after the whole window of the last one, which began no earlier than it.
+    gaps = [later - earlier for begun in answered.values() for earlier, later in pairwise(sorted(begun))]
     assert min(gaps) >= WINDOW.total_seconds() - 0.05  # Two clocks: the store's decides, this process's measures.
     assert sum(left.by_state.values()) <= KEYS
