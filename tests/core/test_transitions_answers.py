@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 
 from nebis.core import answers
-from nebis.core.answers import Answer, Kept, Locked, Refusal, Refused
+from nebis.core.answers import Answer, Intended, Kept, Locked, Refusal, Refused
 from nebis.core.owning import KEPT, KEPT_BEFORE
-from tests.core.records import running
+from tests.core.records import called, running
 
 
 def test_every_answer_is_in_the_union_or_is_locked() -> None:
@@ -25,6 +25,7 @@ def test_answers_that_say_the_same_are_equal() -> None:
     assert Refused(reason=Refusal.FENCED, found=running()) == Refused(reason=Refusal.FENCED, found=running())
     assert Kept() != Kept(is_repeated=True)
     assert (Kept(is_repeated=False), Kept(is_repeated=True)) == (KEPT, KEPT_BEFORE)
+    assert Intended(effect=called()) == Intended(effect=called(), is_repeated=False)
 
 
 @pytest.mark.parametrize("reason", list(Refusal))
