@@ -168,7 +168,8 @@ class AsyncOperation(Generic[C, R]):
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
         """
-        world, secrets = await self._nebis.opened()
+        opened = self._nebis.opened_here() or await self._nebis.opened_now()
+        world, secrets = opened.world, opened.secrets
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
         handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
@@ -358,17 +359,24 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     async def opened(self) -> tuple[AsyncWorld, Secrets]:
         """Return the running world of this loop; a forked child opens its own (F094)."""
+        opened = self.opened_here() or await self.opened_now()
+        return opened.world, opened.secrets
+
+    def opened_here(self) -> Opened | None:
+        """Return what is open on this loop already; every request asks, so it costs no coroutine."""
+        opened = self._opened
+        return opened if opened is not None and opened.loop is asyncio.get_running_loop() else None
+
+    async def opened_now(self) -> Opened:
+        """Open on this loop, once for all who ask."""
         opened, loop = self._opened, asyncio.get_running_loop()
-        if opened is not None and opened.loop is loop:
-            return opened.world, opened.secrets
         if opened is not None and opened.process == os.getpid() and not opened.loop.is_closed():
             raise MisuseError(
                 "This AsyncNebis is open on another event loop; close it there, or make one for each loop."
             )
         if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
             self._opening = loop.create_task(self._open(loop))
-        opened = await asyncio.shield(self._opening)
-        return opened.world, opened.secrets
+        return await asyncio.shield(self._opening)
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
         # Opening logs in once to look at the server, which must not hold up the loop.

@@ -25,7 +25,7 @@ def extend_retention(record: Record, policy: Policy, outcome_us: int) -> Flow[No
 
 
 def _attach(record: Record, policy: Policy, verb: Attach) -> Flow[None]:
-    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, policy.confirm_seconds)
     if isinstance(answer, Refused):
         yield from Tell(
             OwnershipLost(operation=record.operation, operation_id=str(record.record_id), reason=answer.reason)

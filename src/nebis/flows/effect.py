@@ -118,7 +118,7 @@ def _intend(record: Record, policy: Policy, plan: EffectPlan, name: str, *, is_a
         lease_us=max(policy.lease_us, int(timeout_seconds(policy, plan) * 1_000_000) + policy.lease_us // 3),
         is_again=is_again,
     )
-    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, policy.confirm_seconds)
     if isinstance(answer, Intended):
         yield from Tell(EffectIntended(**_named(record, plan)))
         return answer.effect
@@ -143,7 +143,7 @@ def _checkpoint(record: Record, policy: Policy, plan: EffectPlan, done: Effect) 
     assert done.verdict is not None
     assert done.result is not None
     verb = Checkpoint(ownership=record.ownership, name=done.name, verdict=done.verdict, result=done.result)
-    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, policy.confirm_seconds)
     if not isinstance(answer, Refused):
         yield from Tell(EffectKnown(**_named(record, plan), verdict=done.verdict))
         return
@@ -156,7 +156,7 @@ def _checkpoint(record: Record, policy: Policy, plan: EffectPlan, done: Effect) 
 def _did_not_happen(record: Record, policy: Policy, effect: Effect) -> Flow[bool]:
     """Write down that the call failed before it could reach the downstream; False if an earlier one can still land."""
     verb = Checkpoint(ownership=record.ownership, name=effect.name, verdict=EffectVerdict.DID_NOT_HAPPEN, result=b"")
-    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, policy.confirm_seconds)
     if isinstance(answer, Refused) and answer.reason is not Refusal.NOT_DEFINITE:
         raise ClaimLost(record.operation, answer.reason)
     return not isinstance(answer, Refused)
@@ -170,7 +170,7 @@ def _in_doubt(record: Record, policy: Policy, reason: str) -> Flow[EffectInDoubt
 
 def stop_in_doubt(record: Record, policy: Policy, reason: str) -> Flow[None]:
     """Put the record in doubt, under a reason that people can act on."""
-    answer = yield from send_owned(Doubt(ownership=record.ownership, reason=reason), policy.confirm.total_seconds())
+    answer = yield from send_owned(Doubt(ownership=record.ownership, reason=reason), policy.confirm_seconds)
     if isinstance(answer, Refused):
         raise ClaimLost(record.operation, answer.reason)
     yield from Tell(DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=reason))

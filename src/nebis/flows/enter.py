@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from nebis.core.answers import ClaimAnswer, Granted, Locked, Running
 from nebis.core.verbs import Claim
@@ -10,14 +11,18 @@ from nebis.errors import InFlight
 from nebis.flow import Flow
 from nebis.flows.persist import as_refusal, send_claim
 from nebis.flows.request import Request
-from nebis.flows.welcome import has_passed, welcome
-from nebis.ports.asks import AwaitChange, Draw, Elapsed, Find, RequireOutside
+from nebis.flows.welcome import has_passed, is_limited, welcome
+from nebis.ports.asks import AwaitChange, Draw, Drawn, Elapsed, Find, RequireOutside
 from nebis.ports.store import StoreFailure
 
 FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.5
 RETRY_AFTER_SECONDS = 0.5
 """When to come back to a key that somebody holds in a transaction which has shown nothing of it yet."""
+
+# Made once: they are needed for every request.
+_BUSY: Final = (Running, Locked)
+_DRAW: Final = Draw()
 
 
 def enter(request: Request) -> Flow[ClaimAnswer]:
@@ -27,29 +32,32 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
     claim that is not committed yet, or a tombstone that is just being removed. Whatever it will be, it is not ours to
     run now.
     """
-    drawn = yield from Draw()
+    drawn: Drawn = yield _DRAW
     claim = request.claim(drawn.record_id, drawn.nonce)
-    yield from RequireOutside(claim.identity, claim.operation)
-    claim = yield from welcome(request, claim)
-    answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request))
+    yield RequireOutside(claim.identity, claim.operation)
+    if is_limited(request):
+        claim = yield from welcome(request, claim)
+    answer = yield from _claim_once(claim, request)
+    if claim.will_wait and isinstance(answer, _BUSY):
+        answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request), answer)
     if isinstance(answer, Locked):
         raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
     return answer
 
 
 def outlast_twins(
-    claim: Claim, request: Request, claim_once: Callable[[], Flow[ClaimAnswer | Locked]]
+    claim: Claim,
+    request: Request,
+    claim_once: Callable[[], Flow[ClaimAnswer | Locked]],
+    answer: ClaimAnswer | Locked,
 ) -> Flow[ClaimAnswer | Locked]:
-    """Claim, in whichever way, until no twin runs or the policy's patience is over.
+    """Claim again, in whichever way, until no twin runs or the policy's patience is over.
 
     A wake-up is only a hint: polling with a deadline is the truth (F026).
     """
     deadline: float | None = None
     poll_seconds = FIRST_POLL_SECONDS
-    while True:
-        answer = yield from claim_once()
-        if not isinstance(answer, Running | Locked) or not claim.will_wait:
-            return answer
+    while claim.will_wait and isinstance(answer, _BUSY):
         now = yield from Elapsed()
         deadline = _patience_ends(request, now) if deadline is None else deadline
         if now >= deadline:
@@ -59,6 +67,8 @@ def outlast_twins(
         if not admitted or (yield from has_passed(request)):
             return answer
         poll_seconds = min(2 * poll_seconds, LONGEST_POLL_SECONDS)
+        answer = yield from claim_once()
+    return answer
 
 
 def _patience_ends(request: Request, now: float) -> float:
@@ -68,7 +78,7 @@ def _patience_ends(request: Request, now: float) -> float:
 
 def _claim_once(claim: Claim, request: Request) -> Flow[ClaimAnswer | Locked]:
     try:
-        answer = yield from send_claim(claim, request.policy.confirm.total_seconds())
+        answer = yield from send_claim(claim, request.policy.confirm_seconds)
     except StoreFailure as failure:
         raise as_refusal(failure) from failure
     if isinstance(answer, Locked):

@@ -19,7 +19,7 @@ from nebis.flow import Flow
 from nebis.flows.enter import enter
 from nebis.flows.request import Ending, Request, finished
 from nebis.flows.undo import conclude, undo
-from nebis.ports.asks import KeepAlive, RunHandler, Tell
+from nebis.ports.asks import KeepAlive, Raised, Returned, RunHandler, Settled, Tell
 from nebis.ports.observer import (
     AttemptStarted,
     Event,
@@ -44,7 +44,7 @@ def begin(request: Request) -> Flow[Record | Ending]:
     A record that is being undone is undone to its end here, since its handler never runs again.
     """
     answer = yield from enter(request)
-    yield from Tell(told(answer))
+    yield Tell(told(answer))
     if not isinstance(answer, Granted):
         return without_running(answer)
     return (yield from attend(request, answer.record))
@@ -52,13 +52,13 @@ def begin(request: Request) -> Flow[Record | Ending]:
 
 def attend(request: Request, record: Record) -> Flow[Record | Ending]:
     """Keep a record alive that was just granted, and return it, or how it ended where only undoing was left."""
-    yield from KeepAlive(record, request.policy.lease_us, request.policy.renewal.total_seconds())
+    yield KeepAlive(record, request.policy.lease_us, request.policy.renewal_seconds)
     return (yield from undo(request, record)) if record.is_undoing else record
 
 
 def run(request: Request, record: Record) -> Flow[Ending]:
     """Give the handler its turn as the owner of the record, and store how it ended."""
-    end = yield from RunHandler(record)
+    end: Returned[object] | Raised | Settled = yield RunHandler(record)
     return (yield from conclude(request, record, end))
 
 
@@ -73,7 +73,7 @@ def told(answer: ClaimAnswer) -> Event:
     """Return what observers are told about a claim."""
     record: Record = answer.record
     operation, operation_id = record.operation, str(record.record_id)
-    match answer:
+    match answer:  # In the order of how often they come.
         case Granted():
             return AttemptStarted(
                 operation=operation,

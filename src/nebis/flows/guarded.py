@@ -37,7 +37,7 @@ def begin_guarded(record: Record, policy: Policy) -> Flow[None]:
     """
     try:
         yield from TransactionBegin()
-        found = yield from _held(record.identity, policy.confirm.total_seconds())
+        found = yield from _held(record.identity, policy.confirm_seconds)
     except StoreFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(failure.detail) from failure
@@ -144,7 +144,7 @@ def undo() -> Flow[bool]:
 def _doubt_ended_inside(record: Record, policy: Policy) -> Flow[None]:
     """Say, outside the transaction, that some of its rows may be committed and some not; and raise it."""
     verb = Doubt(ownership=record.ownership, reason=DOUBT_ENDED_INSIDE)
-    answer = yield from send_owned(verb, policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, policy.confirm_seconds)
     if isinstance(answer, Kept):
         yield from tell_ended_inside(record)
     raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
@@ -164,7 +164,7 @@ def learn(identity: bytes, policy: Policy, failure: StoreFailure) -> Flow[Record
     """
     began = yield from Elapsed()
     pause_seconds = FIRST_PAUSE_SECONDS
-    while (yield from Elapsed()) - began <= policy.confirm.total_seconds():
+    while (yield from Elapsed()) - began <= policy.confirm_seconds:
         try:
             found = yield from Barrier(identity)
         except StoreFailure:

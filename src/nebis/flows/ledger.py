@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from nebis.core.record import UNDO_PREFIX, Effect, EffectVerdict, Record, name_of_call
@@ -22,7 +21,7 @@ class Ledger:
         self._known = {
             effect.purpose: effect for effect in record.effects if effect.verdict is not EffectVerdict.DID_NOT_HAPPEN
         }
-        self._never_left: Counter[str] = Counter()
+        self._never_left: dict[str, int] = {}
         self._asked: set[str] = set()
         self._started: set[str] = set()
         self._called: set[str] = set()
@@ -55,19 +54,20 @@ class Ledger:
         """Forget a call that did not happen: an attempt that goes another way misses nothing, and may ask again."""
         self._known.pop(name)
         self._called.discard(name)
-        self._never_left[name] += 1
+        self._never_left[name] = self._never_left.get(name, 0) + 1
 
     def stored_name(self, name: str) -> str:
         """Return the name under which the next call of an effect is stored, or refuse one call too many."""
         known = self._known.get(name)
         if known is not None:
             return known.name
-        if self._never_left[name] >= CALLS_LIMIT:
+        failed = self._never_left.get(name, 0)
+        if failed >= CALLS_LIMIT:
             raise MisuseError(
                 f"The effect {name!r} failed {CALLS_LIMIT} times in one attempt; let the exception end the attempt, "
                 "the next one goes on."
             )
-        return name_of_call(name, self._never_left[name] + 1)
+        return name_of_call(name, failed + 1)
 
     def end(self, *, is_known: bool) -> None:
         """End the effect; one whose outcome is not known may be asked for again."""

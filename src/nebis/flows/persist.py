@@ -95,7 +95,7 @@ def _send(verb: Verb, *, failed_seconds: float, locked_seconds: float, gives_up_
     failure: StoreFailure | None = None
     while True:
         try:
-            answer = yield from Apply(verb)
+            answer: Answer | Locked = yield Apply(verb)
         except IndefiniteFailure as unknown:
             failure = unknown
         except DefiniteFailure as refused:

@@ -115,5 +115,5 @@ def _settled(record: Record, policy: Policy, verdict: Verdict) -> Flow[bool]:
         retention=policy.kept,
         effect_seen=record.open_effect_name,
     )
-    answer = yield from send_unowned(verb, policy.confirm.total_seconds())
+    answer = yield from send_unowned(verb, policy.confirm_seconds)
     return isinstance(answer, Kept)

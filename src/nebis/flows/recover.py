@@ -64,7 +64,7 @@ def take_over(record: Record, policy: Policy, recoveries_limit: int) -> Flow[Gra
         lease_us=policy.lease_us,
         recoveries_limit=recoveries_limit,
     )
-    answer = yield from send_unowned(verb, policy.confirm.total_seconds())
+    answer = yield from send_unowned(verb, policy.confirm_seconds)
     if isinstance(answer, Refused | Locked):
         return MovedOn()
     assert not isinstance(answer, Kept)

@@ -102,18 +102,19 @@ def rendered(request: Request, value: object) -> Outcome:
 def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]:
     """Store the outcome, and answer with it only once the store confirmed it (I11)."""
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
-    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, request.policy.confirm_seconds)
     if isinstance(answer, Refused):
         yield from keep_late(record, request.policy, verb, answer)
         return (yield from lost(record, answer))
-    yield from weigh(request, outcome)
-    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
+    if request.meters:
+        yield from weigh(request, outcome)
+    yield Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
 
 def _give_back(request: Request, record: Record, error: Exception, verb: Release | Withdraw) -> Flow[Ending]:
     """Give the key back if the record is clean; go on later if it is dirty and can; otherwise it is in doubt."""
-    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, request.policy.confirm_seconds)
     if isinstance(answer, Kept):
         happened = Released if isinstance(verb, Release) else Withdrawn
         yield from Tell(happened(operation=record.operation, operation_id=str(record.record_id)))
@@ -127,7 +128,7 @@ def _give_back(request: Request, record: Record, error: Exception, verb: Release
 def suspend(request: Request, record: Record, error: Exception) -> Flow[Ending]:
     """Let a successor go on at once, where that cannot make an effect twice; otherwise the record is in doubt."""
     verb = Suspend(ownership=record.ownership)
-    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, request.policy.confirm_seconds)
     if isinstance(answer, Kept):
         yield from Tell(Suspended(operation=record.operation, operation_id=str(record.record_id)))
         return Failed(record=record, error=error)
@@ -140,7 +141,7 @@ def suspend(request: Request, record: Record, error: Exception) -> Flow[Ending]:
 def doubt(request: Request, record: Record, error: Exception) -> Flow[Ending]:
     """Say that nobody can tell what happened, under a reason that people can act on."""
     verb = Doubt(ownership=record.ownership, reason=_reason(error))
-    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, request.policy.confirm_seconds)
     if isinstance(answer, Refused):
         return (yield from lost(record, answer))
     event: Event = DoubtRaised(operation=record.operation, operation_id=str(record.record_id), reason=verb.reason)

@@ -69,7 +69,8 @@ def execute_single(request: Request) -> Flow[Ending]:
 
 def _enter(request: Request, claim: Claim) -> Flow[Record | Ending]:
     """Come to own the record inside a transaction, or say how the request ends without running."""
-    answer = yield from outlast_twins(claim, request, lambda: _claim_inside(claim))
+    answer = yield from _claim_inside(claim)
+    answer = yield from outlast_twins(claim, request, lambda: _claim_inside(claim), answer)
     if isinstance(answer, Locked):
         raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
     yield from Tell(told(answer))
@@ -140,7 +141,7 @@ def _doubt_ended_inside(request: Request, claim: Claim, record: Record) -> Flow[
     claimed = yield from _claim_outside(request, claim)
     if isinstance(claimed, Granted):
         verb = Doubt(ownership=claimed.record.ownership, reason=DOUBT_ENDED_INSIDE)
-        if isinstance((yield from send_owned(verb, request.policy.confirm.total_seconds())), Kept):
+        if isinstance((yield from send_owned(verb, request.policy.confirm_seconds)), Kept):
             yield from tell_ended_inside(claimed.record)
     raise WriteInDoubt(DOUBT_ENDED_INSIDE, operation_id=str(record.record_id))
 
@@ -148,7 +149,7 @@ def _doubt_ended_inside(request: Request, claim: Claim, record: Record) -> Flow[
 def _claim_outside(request: Request, claim: Claim) -> Flow[ClaimAnswer | Locked]:
     """Claim the key anew, outside the transaction that was undone, only to say what became of it."""
     try:
-        return (yield from send_claim(claim, request.policy.confirm.total_seconds()))
+        return (yield from send_claim(claim, request.policy.confirm_seconds))
     except StoreFailure as failure:
         raise NotConfirmed(failure.detail) from failure
 

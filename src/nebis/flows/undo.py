@@ -23,13 +23,17 @@ from nebis.ports.observer import TurnedBack
 
 def conclude(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
     """End an attempt as its handler did; undo first what a rejected one did and the operation can undo."""
-    ending = yield from _conclude(request, record, end)
-    yield from leave(request, record)
+    if isinstance(end, Raised):
+        ending = yield from _conclude_raised(request, record, end)
+    else:
+        ending = yield from settle(request, record, end)
+    if request.seats:
+        yield from leave(request, record)
     return ending
 
 
-def _conclude(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
-    if isinstance(end, Raised) and end.never_asked is None and left_open(end) is None:
+def _conclude_raised(request: Request, record: Record, end: Raised) -> Flow[Ending]:
+    if end.never_asked is None and left_open(end) is None:
         names = tuple(effect.purpose for effect in _undoable(request, end.effects))
         if names:
             error, disposition = classified(request, end.error)
@@ -52,7 +56,7 @@ def _turn_back(request: Request, record: Record, error: Exception, names: tuple[
     if isinstance(error, Rejected):
         error.undone = names
     verb = TurnBack(ownership=record.ownership, rejection=request.encode_rejection(error))
-    answer = yield from send_owned(verb, request.policy.confirm.total_seconds())
+    answer = yield from send_owned(verb, request.policy.confirm_seconds)
     if isinstance(answer, Refused):
         return (yield from lost(record, answer))
     yield from Tell(TurnedBack(operation=record.operation, operation_id=str(record.record_id), effects=names))

@@ -9,9 +9,9 @@ from uuid import UUID
 from nebis.core.record import Nonce, RecordId
 from nebis.ports.asks import Drawn
 
-_VERSION_7 = 0x7 << 76
-_VARIANT = 0b10 << 62
-_RANDOM_BITS = (1 << 80) - 1
+_MARKS = 0x7 << 76 | 0b10 << 62
+"""Version 7, and the variant that has versions."""
+_RANDOM_BITS = (1 << 80) - 1 & ~(0xF << 76 | 0b11 << 62)
 
 
 def draw() -> Drawn:
@@ -21,8 +21,6 @@ def draw() -> Drawn:
     """
     random = os.urandom(26)
     bits = int.from_bytes(random[:10], "big") & _RANDOM_BITS
-    low = bits & ((1 << 62) - 1)
-    middle = (bits >> 62) & 0xFFF
     milliseconds = time.time_ns() // 1_000_000
-    record_id = UUID(int=(milliseconds << 80) | _VERSION_7 | (middle << 64) | _VARIANT | low)
+    record_id = UUID(int=milliseconds << 80 | bits | _MARKS)
     return Drawn(record_id=RecordId(record_id), nonce=Nonce(random[10:]))

@@ -96,22 +96,34 @@ class AsyncWorld:
         A cancelled effect may have happened, so nobody may cancel it just because a client hung up.
         """
         self.require_open()
-        task = asyncio.get_running_loop().create_task(self._turn(flow, handler, single))
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    async def _turn(self, flow: Flow[T], handler: AsyncHandler, single: Single | None) -> T:
+        loop = asyncio.get_running_loop()
         turn = AsyncTurn(self, handler, single)
-        try:
-            return await drive_async(flow, turn.perform)
-        finally:
-            await turn.close()
+        ended: asyncio.Future[T] = loop.create_future()
+        turn.task = task = loop.create_task(self._turn(flow, turn, ended))
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._done, ended))
+        return await ended
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    async def _turn(self, flow: Flow[T], turn: AsyncTurn, ended: asyncio.Future[T]) -> None:
+        try:
+            result = await drive_async(flow, turn.perform)
+        finally:
+            if turn.is_holding:
+                await turn.close()
+        if not ended.done():
+            ended.set_result(result)
+
+    def _done(self, ended: asyncio.Future[Any], task: asyncio.Task[None]) -> None:
+        """Pass on how a turn ended that has no result; a caller that was cancelled waits no longer."""
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved here too: a detached caller will not ask for it.
+        # Retrieved in any case: a detached caller will not ask for it, and the loop would complain.
+        error = None if task.cancelled() else task.exception()
+        if ended.done():
+            return
+        if error is None:
+            ended.cancel()
+        else:
+            ended.set_exception(error)
 
     def turn(self) -> AsyncTurn:
         """Return a turn for work that is not called by us; whoever takes it closes it."""
@@ -165,12 +177,31 @@ class AsyncWorld:
 class AsyncTurn:
     """One request's turn in the asyncio world."""
 
+    __slots__ = (
+        "_detached",
+        "_handler",
+        "_is_in_handler",
+        "_moves",
+        "_watch",
+        "_world",
+        "beside",
+        "ledger",
+        "settled",
+        "single",
+        "staged",
+        "target",
+        "task",
+        "transaction",
+    )
+
     def __init__(self, world: AsyncWorld, handler: AsyncHandler, single: Single | None = None) -> None:
         self.single = single
         self.target: object | None = None if single is None else single.target
         """What the next transaction of this turn joins; None for a connection of ours."""
         self._world = world
         self._handler = handler
+        self.task: asyncio.Task[None] | None = None
+        """Where the flow runs, if that is a task of ours; its handler is stopped once another attempt took over."""
         self._watch: Watch | None = None
         self._is_in_handler = False
         self._moves: bytes | None = None
@@ -195,6 +226,11 @@ class AsyncTurn:
     def is_lost(self) -> bool:
         """Tell whether another attempt took over."""
         return self._watch is not None and self._watch.is_lost
+
+    @property
+    def is_holding(self) -> bool:
+        """Tell whether there is anything to close."""
+        return self._watch is not None or self.transaction is not None
 
     async def close(self) -> None:
         """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
@@ -277,27 +313,27 @@ class AsyncTurn:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
-        task = asyncio.current_task()
-        assert task is not None
-        self._stop_when_lost(task)
+        record, task = ask.record, self.task
+        assert task is not None  # A turn without one has no handler of its own.
+        if self._watch is not None:  # A single transaction has no claim to lose.
+            self._watch.when_lost(functools.partial(self._stop_handler, task))
+        self.ledger = Ledger(record)
         self._is_in_handler = True
-        self.ledger = Ledger(ask.record)
-        end = await self._handled(ask.record, task)
-        self._is_in_handler = False
-        await self.rest()
-        return self.ended(end)
-
-    async def _handled(self, record: Record, task: asyncio.Task[Any]) -> Returned[object] | Raised:
+        end: Returned[object] | Raised
         try:
             with inside(record):
-                return Returned(await self._handler(record, self))
+                end = Returned(await self._handler(record, self))
         except asyncio.CancelledError:
             if not self.is_lost:
                 raise
             task.uncancel()
-            return Raised(ClaimLost(record.operation, "another attempt took over"))
+            end = Raised(ClaimLost(record.operation, "another attempt took over"))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
-            return Raised(error)
+            end = Raised(error)
+        self._is_in_handler = False
+        if self._detached or self.transaction is not None:
+            await self.rest()
+        return self.ended(end)
 
     async def detached(self, flow: Flow[T]) -> T:
         """Run an effect in a task of our own: whoever cancels its caller only stops waiting for it (F075)."""
@@ -323,14 +359,12 @@ class AsyncTurn:
         if not task.cancelled():
             task.exception()  # Retrieved here too: a caller that was cancelled will not ask for it.
 
-    def _stop_when_lost(self, task: asyncio.Task[Any]) -> None:
-        """Have the handler cancelled once another attempt took over; a single transaction has no claim to lose."""
-        loop = asyncio.get_running_loop()
-        if self._watch is not None:
-            self._watch.when_lost(functools.partial(loop.call_soon_threadsafe, self._stop_handler, task))
+    def _stop_handler(self, task: asyncio.Task[None]) -> None:
+        """Have the handler cancelled whose claim another attempt took; called from the heartbeat's thread."""
+        task.get_loop().call_soon_threadsafe(self._cancel_handler, task)
 
-    def _stop_handler(self, task: asyncio.Task[Any]) -> None:
-        """Cancel a handler whose claim another attempt took; never a write of ours."""
+    def _cancel_handler(self, task: asyncio.Task[None]) -> None:
+        """Cancel the handler, never a write of ours."""
         if self._is_in_handler:
             task.cancel()
 

@@ -41,7 +41,8 @@ class inside:  # noqa: N801 - used as a verb: `with inside(record)`. Half the pr
 
 def require_outside(ask: RequireOutside) -> None:
     """Raise `MisuseError` for a request that comes from inside the attempt that holds its record."""
-    if any(running.identity == ask.identity and not running.is_over for running in _running.get()):
+    outer = _running.get()
+    if outer and any(running.identity == ask.identity and not running.is_over for running in outer):
         raise MisuseError(
             f"The handler of {ask.operation!r} calls it again with the key of its own attempt, and would wait for "
             "itself; give the inner call a key of its own, or call the plain function."
