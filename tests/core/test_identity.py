@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nebis.core.identity import PerAccount, PerOperation, PerResourceType, Scope, identity, scope_name
 from nebis.core.keygrammar import Key
-from nebis.core.secret import Purpose, Secret
+from nebis.core.secret import Purpose, Secret, text_bytes
 
 SECRET = Secret(bytes(range(32)))
 OTHER_SECRET = Secret(bytes(range(1, 33)))
@@ -18,6 +18,15 @@ def test_an_identity_is_the_same_in_every_process() -> None:
     made = identity(SECRET, tenant="acct_1", scope="operation/create_payment", key=Key("7c9e"))
 
     assert made.hex() == "e6dd4289c6014d4e709b41d9b242694c87ae2985e94249ea2c6a41dda095d40d"
+
+
+@given(PLACES)
+def test_an_identity_is_the_signature_of_its_four_parts(place: tuple[str, str, str]) -> None:
+    tenant, scope, key = place
+
+    made = identity(SECRET, tenant=tenant, scope=scope, key=Key(key))
+
+    assert made == SECRET.sign(Purpose.IDENTITY, b"nebis/identity/1", *map(text_bytes, place))
 
 
 @given(PLACES, PLACES)

@@ -1,5 +1,6 @@
 import base64
 import copy
+import hmac
 import pickle
 
 import pytest
@@ -75,6 +76,14 @@ def test_moving_a_byte_between_neighbours_changes_the_signature_f101() -> None:
     secret = Secret(MATERIAL)
 
     assert secret.sign(Purpose.TOKEN, b"a", b"bc") != secret.sign(Purpose.TOKEN, b"ab", b"c")
+
+
+@given(st.sampled_from(Purpose), st.lists(st.binary(max_size=200), max_size=4))
+def test_a_signature_is_the_hmac_of_the_framed_parts(purpose: Purpose, parts: list[bytes]) -> None:
+    """Frozen: the standard library's own says what it is, however the signer comes to it."""
+    secret = Secret(MATERIAL)
+
+    assert secret.sign(purpose, *parts) == hmac.digest(secret.derive(purpose), framed(*parts), "sha256")
 
 
 def test_text_with_half_a_surrogate_pair_is_encoded_all_the_same() -> None:

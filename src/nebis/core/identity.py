@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NewType, assert_never
 
 from nebis.core.keygrammar import Key
-from nebis.core.secret import Purpose, Secret, text_bytes
+from nebis.core.secret import Purpose, Secret, framed, text_bytes
 
 Identity = NewType("Identity", bytes)
 """32 bytes; without the secret neither the tenant nor the key can be guessed from them (SEC01)."""
@@ -56,6 +56,17 @@ def identity(secret: Secret, *, tenant: str, scope: str, key: Key) -> Identity:
     """Identify a key within its tenant and scope (I12); an empty tenant is refused, as it would be everybody's."""
     if not tenant:
         raise ValueError("The tenant is empty; take it from verified authentication, or name one for all callers.")
-    return Identity(
-        secret.sign(Purpose.IDENTITY, b"nebis/identity/1", text_bytes(tenant), text_bytes(scope), text_bytes(key))
+    owner, place, name = text_bytes(tenant), _framed_scope(scope), text_bytes(key)
+    # The same as `secret.sign` of the four parts, without framing again what is alike in all requests.
+    message = b"".join(
+        (_CONTEXT, len(owner).to_bytes(8, "big"), owner, place, len(name).to_bytes(8, "big"), name),
     )
+    return Identity(secret.sign_framed(Purpose.IDENTITY, message))
+
+
+_CONTEXT = framed(b"nebis/identity/1")
+
+
+@lru_cache(maxsize=1024)
+def _framed_scope(scope: str) -> bytes:
+    return framed(text_bytes(scope))
