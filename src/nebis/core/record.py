@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Final, NewType
 from uuid import UUID
 
+from nebis.core.quick import quick
+
 RecordId = NewType("RecordId", UUID)
 Fence = NewType("Fence", int)
 Nonce = NewType("Nonce", bytes)
@@ -171,6 +173,7 @@ class Ownership:
     nonce: Nonce
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The durable memory of one life of a key. All times are the store's, in microseconds."""

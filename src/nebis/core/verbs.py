@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from nebis.core.quick import quick
 from nebis.core.record import (
     EffectClass,
     EffectsMode,
@@ -26,6 +27,7 @@ class ExpiredPolicy(StrEnum):
     REFUSE = "refuse"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Ask to run a command under a key, or for what became of it."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
+from nebis.core.quick import quick
 from nebis.core.record import Effect, Outcome, Record, RecordId
 from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
@@ -63,6 +64,7 @@ def reveal_nothing(_: Outcome) -> None:
     """Keep a stored outcome to itself."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A command under a key, and the policy of its operation."""

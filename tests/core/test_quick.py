@@ -1,0 +1,93 @@
+import copy
+import inspect
+import pickle
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from nebis.core.quick import quick
+from nebis.core.record import Record
+from nebis.core.verbs import Claim
+from nebis.flows.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    number: int
+    name: str = field(repr=False)
+    is_new: bool = True
+    place: UUID | None = None
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quick:
+    number: int
+    name: str = field(repr=False)
+    is_new: bool = True
+    place: UUID | None = None
+
+
+def test_a_quick_value_is_made_from_the_same_arguments() -> None:
+    assert inspect.signature(Quick) == inspect.signature(Usual)
+    assert Quick.__init__.__qualname__ == "Quick.__init__"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"number": 1, "name": "a"}, {"name": "b", "number": 2, "is_new": False, "place": UUID(int=3)}],
+    ids=["with defaults", "with everything"],
+)
+def test_a_quick_value_has_what_it_was_given_and_nothing_else(given: dict[str, Any]) -> None:
+    made, usual = Quick(**given), Usual(**given)
+
+    assert type(made) is Quick
+    assert [getattr(made, each.name) for each in fields(made)] == [getattr(usual, each.name) for each in fields(usual)]
+    assert repr(made) == repr(usual).replace("Usual", "Quick")
+    assert made == Quick(**given)
+    assert hash(made) == hash(Quick(**given))
+    assert not hasattr(made, "__dict__")
+
+
+@pytest.mark.parametrize("given", [{"number": 1}, {"number": 1, "name": "a", "size": 2}], ids=["missing", "unknown"])
+def test_a_quick_value_refuses_the_same_arguments_in_the_same_words(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError) as refused:
+        Usual(**given)
+
+    with pytest.raises(TypeError) as found:
+        Quick(**given)
+
+    assert str(found.value) == str(refused.value).replace("Usual", "Quick")
+
+
+def test_a_quick_value_is_frozen() -> None:
+    made = Quick(number=1, name="a")
+
+    with pytest.raises(FrozenInstanceError):
+        made.number = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del made.name
+
+
+@pytest.mark.parametrize(
+    "remake",
+    [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)), replace],
+    ids=["copied", "copied deeply", "pickled", "replaced"],
+)
+def test_a_quick_value_is_copied_and_pickled_like_any_other(remake: Any) -> None:
+    made = Quick(number=1, name="a", place=UUID(int=3))
+
+    again = remake(made)
+
+    assert type(again) is Quick
+    assert again == made
+
+
+@pytest.mark.parametrize("cls", [Record, Claim, Request])
+def test_every_field_of_a_quick_class_gets_its_own_argument(cls: Any) -> None:
+    made = cls(**{each.name: (each.name,) for each in fields(cls)})
+
+    assert type(made) is cls
+    assert all(getattr(made, each.name) == (each.name,) for each in fields(cls))
