@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nebis.core.canonical import canonical
 from nebis.core.fingerprint import (
     NEVER_COUNTED,
     Fingerprint,
@@ -19,7 +20,8 @@ from nebis.core.fingerprint import (
     matches,
     stored_version,
 )
-from nebis.core.secret import Keyring, Secret
+from nebis.core.plain import plain
+from nebis.core.secret import Keyring, Purpose, Secret, framed, text_bytes
 from nebis.core.strictjson import parse
 from nebis.errors import SchemaMismatch
 
@@ -62,6 +64,29 @@ def test_a_fingerprint_is_the_same_in_every_process_and_release_f104() -> None:
     )
 
     assert made.hex() == "4df7c8253a1f1dc6335da2aa5a405e7d978a9300e244cac71e7de11204e42ea6"
+
+
+@given(
+    st.none() | st.integers() | st.dictionaries(st.text(), st.integers() | st.dates()),
+    st.text(),
+    st.text(),
+    st.lists(st.tuples(st.text(), st.text()), max_size=3),
+)
+def test_a_fingerprint_is_the_signature_of_its_parts(
+    command: object, operation: str, api_version: str, query: list[tuple[str, str]]
+) -> None:
+    made = of(command, operation=operation, api_version=api_version, query=query)
+
+    assert made == SECRET.sign(
+        Purpose.FINGERPRINT,
+        b"nebis/fingerprint/1",
+        (1).to_bytes(2, "big"),
+        text_bytes(operation),
+        text_bytes(api_version),
+        framed(b"tree", canonical(plain(command))),
+        framed(),
+        framed(*(framed(text_bytes(name), text_bytes(value)) for name, value in query)),
+    )
 
 
 def test_same_command_matches_and_any_other_does_not() -> None:

@@ -86,14 +86,17 @@ def _members(members: Mapping[Any, object], depth: int) -> bytes:
     return b"{%b}" % b"".join([part for pair in pairs for part in pair])
 
 
-def _integer(value: int, _depth: int) -> bytes:
-    """Spell an integer as `_number` would, without the way through a Decimal."""
+def spelled_integer(value: int) -> str:
+    """Spell an integer as `spelled_number` would, without the way through a Decimal."""
     if value.bit_length() > LONGEST_INTEGER_BITS:
         raise BodyRefused(f"an integer has more than {LONGEST_INTEGER_BITS} bits")
     written = str(value)
     significant = written.rstrip("0")
-    spelled = f"{significant}e{len(written) - len(significant)}" if value else "0"
-    return _sized(b"n", spelled.encode())
+    return f"{significant}e{len(written) - len(significant)}" if value else "0"
+
+
+def _integer(value: int, _depth: int) -> bytes:
+    return _sized(b"n", spelled_integer(value).encode())
 
 
 _USUAL: dict[type, Callable[[Any, int], bytes]] = {
@@ -114,7 +117,7 @@ def _scalar(value: object) -> bytes:
     if isinstance(value, int):
         return _integer(int(value), 0)
     if isinstance(value, float | Decimal):
-        return _sized(b"n", _number(value).encode())
+        return _sized(b"n", spelled_number(value).encode())
     if isinstance(value, bytes | bytearray):
         return _sized(b"b", bytes(value))
     if isinstance(value, UUID):
@@ -144,7 +147,7 @@ def _utf8(text: str) -> bytes:
         raise BodyRefused("a string has half of a surrogate pair") from None
 
 
-def _number(value: float | Decimal) -> str:
+def spelled_number(value: float | Decimal) -> str:
     """Spell a number by its value: `digits e exponent` without trailing zeros, and one zero."""
     if isinstance(value, float):
         # The shortest spelling that reads back as this float is what a person meant by it: 0.1 is Decimal("0.1").

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, Literal, NewType, TypeAlias
 
 from nebis.core.canonical import canonical
+from nebis.core.jsonform import json_form
 from nebis.core.plain import Fields, plain
 from nebis.core.secret import Keyring, Purpose, Secret, framed, text_bytes
 from nebis.errors import SchemaMismatch
@@ -73,9 +74,16 @@ def fingerprint(
     not JSON, which count whole. The operation always counts, so that in a scope wider than one operation a key used
     for two of them is a reused key.
     """
+    # The same as `secret.sign` of all parts, without framing again what is alike in most requests.
     head = _head(rule.version, operation, api_version)
-    tail = framed(_command_part(command, rule), _headers_part(headers, rule), _query_part(query, rule))
-    return Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, head + tail))
+    body = _command_part(command, rule)
+    rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else _NOTHING_ELSE
+    message = b"".join((head, len(body).to_bytes(8, "big"), body, rest))
+    return Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, message))
+
+
+_NOTHING_ELSE: Final = framed(framed(), framed())
+_TREE: Final = framed(b"tree")
 
 
 @lru_cache(maxsize=1024)
@@ -130,20 +138,22 @@ class FingerprintVersions:
         """Give the request's fingerprint under every secret and rule, newest first, to compare with any record."""
         headers, query = _listed(headers), _listed(query)
         return tuple(
-            (
-                stored_version(secret, rule),
-                fingerprint(
-                    secret,
-                    rule,
-                    operation=operation,
-                    command=command,
-                    headers=headers,
-                    query=query,
-                    api_version=api_version,
-                ),
-            )
-            for secret in keyring
-            for rule in self.rules
+            [
+                (
+                    stored_version(secret, rule),
+                    fingerprint(
+                        secret,
+                        rule,
+                        operation=operation,
+                        command=command,
+                        headers=headers,
+                        query=query,
+                        api_version=api_version,
+                    ),
+                )
+                for secret in keyring.secrets
+                for rule in self.rules
+            ]
         )
 
 
@@ -170,7 +180,10 @@ _RAW: Final = (bytes, bytearray, memoryview)
 def _command_part(command: object, rule: FingerprintRule) -> bytes:
     if isinstance(command, _RAW):
         return framed(b"raw", bytes(command))
-    return framed(b"tree", canonical(plain(command, fields=rule.fields)))
+    form = json_form(command) if rule.include is None and not rule.exclude else None
+    if form is None:
+        form = canonical(plain(command, fields=rule.fields))
+    return b"".join((_TREE, len(form).to_bytes(8, "big"), form))
 
 
 def _headers_part(headers: Pairs, rule: FingerprintRule) -> bytes:
@@ -197,4 +210,6 @@ def _query_part(query: Pairs, rule: FingerprintRule) -> bytes:
 
 
 def _listed(pairs: Pairs) -> list[tuple[str, str]]:
+    if not pairs:
+        return []
     return list(pairs.items() if isinstance(pairs, Mapping) else pairs)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from nebis.core.canonical import DEEPEST_TREE, Encoded, Model, canonical
+from nebis.core.jsonform import json_form
 from nebis.errors import BodyRefused, MisuseError
 
 _SCALARS = (type(None), bool, int, float, Decimal, str, bytes, bytearray, UUID, date, time, timedelta, Enum)
@@ -79,9 +80,13 @@ class _Choice:
     include: _Branches | None
     exclude: _Branches
 
+    @property
+    def is_everything(self) -> bool:
+        return self.include is None and not self.exclude
+
     def below(self, name: object) -> _Choice | None:
         """Give the choice for one member, or None if it does not count."""
-        if self.include is None and not self.exclude:  # Everything counts, and so does everything below.
+        if self.is_everything:  # And so is everything below.
             return self
         if not isinstance(name, str):  # Such a name cannot stand in a path, so it is passed over like a list index.
             return self
@@ -146,7 +151,7 @@ def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Model:
         if default is not None and value is usual:
             continue
         # Each field is encoded once, on the way up: comparing trees level by level would cost the square of the depth.
-        form = canonical(_plain(value, below, depth + 1))
+        form = _form(value, below, depth + 1)
         if default is None or form != _form_of_default(usual, below, depth):
             tree[name] = Encoded(form)
     extra = getattr(node, "__pydantic_extra__", None) or {}
@@ -154,10 +159,16 @@ def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Model:
     return Model(name=name, fields=tree, extra=_members(extra, choice, depth))
 
 
+def _form(node: object, choice: _Choice, depth: int) -> bytes:
+    """Give the form of one field, which is most often plain JSON of which everything counts."""
+    form = json_form(node, depth) if choice.is_everything else None
+    return canonical(_plain(node, choice, depth)) if form is None else form
+
+
 def _form_of_default(usual: object, choice: _Choice, depth: int) -> bytes | None:
     """Give what to compare with; not by `==`, which takes False for 0 and may be anything in a class of the user's."""
     try:
-        return canonical(_plain(usual, choice, depth + 1))
+        return _form(usual, choice, depth + 1)
     except MisuseError:  # A marker such as an "unset" object: only itself is equal to it.
         return None
 
