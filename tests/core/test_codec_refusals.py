@@ -242,6 +242,17 @@ def test_escaped_text_that_only_looks_like_a_surrogate_is_read() -> None:
     assert codec_for(str).decode(b'"\\ud83d\\ude00"') == "\N{GRINNING FACE}"
 
 
+@pytest.mark.parametrize("data", [b"[1]", b" [1]", b"[1]\n", b"\t[ 1 ] \r\n"])
+def test_white_space_around_json_means_nothing(data: bytes) -> None:
+    assert codec_for(list[int]).decode(data) == [1]
+
+
+@pytest.mark.parametrize("data", [b"", b" ", b"[1] 2", b"[1],", b"\xc2\xa0[1]", b"[1"])
+def test_anything_else_around_json_is_corrupt(data: bytes) -> None:
+    with pytest.raises(RecordCorrupt, match="not JSON as Nebis writes it"):
+        codec_for(list[int]).decode(data)
+
+
 def test_a_record_stored_before_a_field_existed_takes_its_default_f118() -> None:
     restored = codec_for(Payment).decode(b'{"amount":"1","card":null,"tags":[]}')
 

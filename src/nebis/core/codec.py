@@ -111,11 +111,20 @@ def annotations_of(function: Callable[..., object]) -> dict[str, object]:
 
 def _parsed(data: bytes) -> Any:
     text = data.decode()
-    raw = _DECODER.decode(text)
+    raw = _read(text)
     # We never write a surrogate as an escape; whoever did may have left half of a pair, which no text may hold.
     if "\\ud" in text or "\\uD" in text:
         json.dumps(raw, ensure_ascii=False).encode()
     return raw
+
+
+def _read(text: str) -> Any:
+    """Read as `decode` does, which looks for white space on both sides first: there is none in what we write."""
+    try:
+        raw, end = _DECODER.raw_decode(text)
+    except ValueError:
+        end = -1
+    return raw if end == len(text) else _DECODER.decode(text)
 
 
 def _no_constant(_: str) -> NoReturn:

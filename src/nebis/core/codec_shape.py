@@ -311,6 +311,7 @@ def require_json(value: Any) -> None:
 
 
 _PLAIN_JSON = frozenset({type(None), bool, int, str})
+_TEXT = frozenset({str})
 
 
 def _children(item: Any) -> Collection[Any]:
@@ -320,7 +321,7 @@ def _children(item: Any) -> Collection[Any]:
     if cls is list:
         children = item
     elif cls is dict:
-        if any(type(key) is not str for key in item):
+        if not _TEXT.issuperset(map(type, item)):
             raise Misfit("expected text as every key of a JSON object; annotate the dict with its key type")
         children = item.values()
     elif cls is float:
