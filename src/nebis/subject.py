@@ -12,11 +12,11 @@ from nebis.core.fingerprint import FingerprintVersions, Pairs
 from nebis.core.identity import Scope, identity, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
-from nebis.core.record import Nonce, Outcome, RecordId
+from nebis.core.record import EffectsMode, Nonce, Outcome, RecordId, Retention
 from nebis.core.secret import Purpose, Secret, Secrets
 from nebis.core.token import issue_token
 from nebis.core.velocity import Charge
-from nebis.core.verbs import Claim
+from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.deadline import Deadline
 from nebis.errors import KeyMalformed, MisuseError
 from nebis.flows.request import Disposition, Request, classify, reveal_nothing
@@ -27,6 +27,18 @@ from nebis.velocity import charges_of, charges_of_quota
 log = logging.getLogger("nebis")
 
 LONGEST_TENANT = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """What all claims of a subject have in common, worked out once."""
+
+    scope: str
+    mode: EffectsMode
+    lease_us: int
+    retention: Retention
+    when_expired: ExpiredPolicy
+    will_wait: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +53,18 @@ class Subject:
     judges_keys: bool = True
     """Clients choose the keys, and their developers are told of weak ones."""
     _warned: set[str] = field(default_factory=set, repr=False, compare=False)
+    _terms: _Terms = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        terms = _Terms(
+            scope=scope_name(self.scope, operation=self.name),
+            mode=self.policy.effects,
+            lease_us=self.policy.lease_us,
+            retention=self.policy.kept,
+            when_expired=self.policy.when_expired,
+            will_wait=isinstance(self.policy.in_flight, Wait),
+        )
+        object.__setattr__(self, "_terms", terms)
 
     def request(
         self,
@@ -62,9 +86,8 @@ class Subject:
         if len(parsed) < self.policy.shortest_key:
             raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
         self._warn_of_weakness(parsed)
-        scope = scope_name(self.scope, operation=self.name)
-        secret = secrets.keyring.newest
-        found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=scope, key=parsed)
+        terms, secret = self._terms, secrets.keyring.newest
+        found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=terms.scope, key=parsed)
         fingerprints = self.fingerprints.fingerprints(
             secrets.keyring,
             operation=self.name,
@@ -80,15 +103,15 @@ class Subject:
                 record_id=record_id,
                 nonce=Nonce(nonce),
                 tenant=tenant,
-                scope=scope,
+                scope=terms.scope,
                 operation=self.name,
                 key=parsed,
                 fingerprints=fingerprints,
-                mode=self.policy.effects,
-                lease_us=self.policy.lease_us,
-                retention=self.policy.kept,
-                when_expired=self.policy.when_expired,
-                will_wait=isinstance(self.policy.in_flight, Wait),
+                mode=terms.mode,
+                lease_us=terms.lease_us,
+                retention=terms.retention,
+                when_expired=terms.when_expired,
+                will_wait=terms.will_wait,
                 command=stored_command,
             )
 
