@@ -129,3 +129,55 @@ def test_a_body_that_is_not_stored_is_told_once() -> None:
     assert b"secret" not in frozen
     assert thaw(frozen).exchange.body == b""
     assert first_told(live, thaw(frozen), storage).body == b"secret"
+
+
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(["Content-Type", "content-type", "ETag", "Cache-Control", "Set-Cookie", "Location"]),
+        st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=8),
+    ),
+    max_size=3,
+)
+
+
+def _frozen_without_memory(exchange: Exchange, storage: Storage, reference: str | None) -> bytes:
+    """The layout, spelt out."""
+    headers = [[name.lower(), value] for name, value in exchange.headers if name.lower() in storage.headers]
+    if all(name != "cache-control" for name, _ in headers):
+        headers.append(["cache-control", "no-store"])
+    is_whole = storage.has_body and reference is None
+    head: dict[str, object] = {"status": exchange.status, "headers": headers, "body": is_whole}
+    if reference is not None:
+        head |= {"reference": reference, "schema": storage.schema or ""}
+    encoded = json.dumps(head, separators=(",", ":")).encode()
+    return b"\x01" + len(encoded).to_bytes(4, "big") + encoded + (exchange.body if is_whole else b"")
+
+
+@given(
+    status=st.sampled_from([200, 201, 402]),
+    headers=HEADERS,
+    body=st.binary(max_size=8),
+    has_body=st.booleans(),
+    reference=st.none() | st.text(max_size=4),
+)
+def test_a_head_that_is_remembered_has_the_same_bytes(
+    status: int, headers: list[tuple[str, str]], body: bytes, has_body: bool, reference: str | None
+) -> None:
+    exchange = Exchange(status=status, headers=tuple(headers), body=body)
+    storage = Storage(limit_bytes=1000, has_body=has_body, schema=None if reference is None else "2")
+
+    frozen = freeze(exchange, storage, reference=reference)
+    stored = thaw(frozen)
+
+    assert frozen == _frozen_without_memory(exchange, storage, reference)
+    assert freeze(exchange, storage, reference=reference) == frozen
+    assert thaw(frozen) == stored
+    assert (stored.reference, stored.has_body) == (reference, has_body and reference is None)
+
+
+def test_a_head_that_was_read_before_vouches_for_no_body() -> None:
+    payload = _payload({"status": 200, "headers": [], "body": False})
+    thaw(payload)
+
+    with pytest.raises(RecordCorrupt):
+        thaw(payload + b"never stored")

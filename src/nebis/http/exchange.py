@@ -11,8 +11,9 @@ The whole is the payload of an outcome's envelope, which carries the checksum.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from nebis.errors import RecordCorrupt, ResultUnstorable
 from nebis.http.headers import HeaderPairs, is_name, is_value
@@ -33,6 +34,12 @@ NEVER_STORED: Final = frozenset(
     | {"trailers", "transfer-encoding", "upgrade", "content-length", "date", "server"}
 )
 _WITHOUT_BODY: Final = frozenset({204, 304})
+_HEADS_REMEMBERED: Final = 128
+"""Answers of one endpoint mostly have the same head: it is made, read and checked once."""
+
+_NO_HEAD: Final = "the head of its answer has a value that no answer may have"
+
+_compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +53,14 @@ class Exchange:
     def with_headers(self, *pairs: tuple[str, str]) -> Exchange:
         """Return the same answer with these headers in place of any that have their names."""
         names = {name.lower() for name, _ in pairs}
-        kept = tuple(pair for pair in self.headers if pair[0].lower() not in names)
-        return replace(self, headers=(*kept, *pairs))
+        kept = [pair for pair in self.headers if pair[0].lower() not in names]
+        return Exchange(status=self.status, headers=(*kept, *pairs), body=self.body)
 
     def framed(self) -> HeaderPairs:
         """Return all headers with the length that the body has, and none where a body is not allowed."""
-        kept = tuple(pair for pair in self.headers if pair[0].lower() not in ("content-length", "transfer-encoding"))
+        kept = [pair for pair in self.headers if pair[0].lower() not in ("content-length", "transfer-encoding")]
         if self.status in _WITHOUT_BODY or self.status < 200:
-            return kept
+            return tuple(kept)
         return (*kept, ("content-length", str(len(self.body))))
 
 
@@ -91,42 +98,67 @@ def freeze(exchange: Exchange, storage: Storage, *, reference: str | None = None
     if len(exchange.body) > storage.limit_bytes:
         raise ResultUnstorable(f"it has {len(exchange.body)} bytes, {storage.limit_bytes} are allowed")
     headers = [(name.lower(), value) for name, value in exchange.headers if name.lower() in storage.headers]
+    is_whole = storage.has_body and reference is None
+    if reference is None:
+        prefix = _usual_prefix(exchange.status, tuple(headers), is_whole=is_whole)
+    else:
+        given = {"reference": reference, "schema": storage.schema or ""}
+        prefix = _prefix(exchange.status, tuple(headers), is_whole=is_whole, **given)
+    return prefix + exchange.body if is_whole else prefix
+
+
+def _prefix(status: int, headers: HeaderPairs, *, is_whole: bool, **rebuilt_from: str) -> bytes:
+    """Render all that comes before the body."""
     if "cache-control" not in {name for name, _ in headers}:
         # A shared cache must never answer for us: it does not know whose key it was (SEC16).
-        headers.append(("cache-control", "no-store"))
+        headers = (*headers, ("cache-control", "no-store"))
     if not all(is_name(name) and is_value(value) for name, value in headers):
         raise ResultUnstorable("one of its headers has a character that no header may have")
-    is_whole = storage.has_body and reference is None
-    head: dict[str, Any] = {"status": exchange.status, "headers": headers, "body": is_whole}
-    if reference is not None:
-        head |= {"reference": reference, "schema": storage.schema or ""}
-    encoded = json.dumps(head, separators=(",", ":")).encode()
+    encoded = _compact({"status": status, "headers": headers, "body": is_whole, **rebuilt_from}).encode()
     if len(encoded) > _LARGEST_HEAD_BYTES:
         raise ResultUnstorable(f"its headers have more than {_LARGEST_HEAD_BYTES} bytes")
-    return bytes((_VERSION,)) + len(encoded).to_bytes(4, "big") + encoded + (exchange.body if is_whole else b"")
+    return bytes((_VERSION,)) + len(encoded).to_bytes(4, "big") + encoded
+
+
+# It depends on nothing but its arguments.
+_usual_prefix: Final = lru_cache(maxsize=_HEADS_REMEMBERED)(_prefix)
+
+
+class _Head(NamedTuple):
+    """A stored head, once it is read and checked."""
+
+    status: int
+    headers: HeaderPairs
+    has_body: bool
+    reference: str | None
+    schema: str | None
 
 
 def thaw(payload: bytes) -> Stored:
     """Read a stored answer back, checking every header again, or raise `RecordCorrupt` (SEC15)."""
     if len(payload) < _HEAD_START or payload[0] != _VERSION:
         raise RecordCorrupt("it is no HTTP answer of a version that this release can read")
-    length = int.from_bytes(payload[1:_HEAD_START], "big")
-    if length > _LARGEST_HEAD_BYTES or _HEAD_START + length > len(payload):
+    body_start = _HEAD_START + int.from_bytes(payload[1:_HEAD_START], "big")
+    if body_start > _HEAD_START + _LARGEST_HEAD_BYTES or body_start > len(payload):
         raise RecordCorrupt("the head of its answer is truncated")
+    status, headers, has_body, reference, schema = _head(payload[_HEAD_START:body_start])
+    body = payload[body_start:]
+    if body and not has_body:
+        raise RecordCorrupt(_NO_HEAD)
+    exchange = Exchange(status=status, headers=headers, body=body)
+    return Stored(exchange=exchange, has_body=has_body, reference=reference, schema=schema)
+
+
+@lru_cache(maxsize=_HEADS_REMEMBERED)
+def _head(encoded: bytes) -> _Head:
     try:
-        head = json.loads(payload[_HEAD_START : _HEAD_START + length])
+        head = json.loads(encoded)
     except (ValueError, RecursionError):
         raise RecordCorrupt("the head of its answer is not JSON") from None
-    body = payload[_HEAD_START + length :]
-    if not _is_head(head) or (body and not head["body"]):
-        raise RecordCorrupt("the head of its answer has a value that no answer may have")
+    if not _is_head(head):
+        raise RecordCorrupt(_NO_HEAD)
     headers = tuple((name, value) for name, value in head["headers"])
-    return Stored(
-        exchange=Exchange(status=head["status"], headers=headers, body=body),
-        has_body=head["body"],
-        reference=head.get("reference"),
-        schema=head.get("schema"),
-    )
+    return _Head(head["status"], headers, head["body"], head.get("reference"), head.get("schema"))
 
 
 def _is_head(head: Any) -> bool:
@@ -148,10 +180,11 @@ def _is_header(pair: Any) -> bool:
 
 def first_told(live: Exchange, stored: Stored, storage: Storage) -> Exchange:
     """Return what the first caller gets: the stored answer, and around it what was meant for that caller alone."""
-    passing = tuple(
+    passing = [
         (name, value)
         for name, value in live.headers
         if name.lower() not in storage.headers and name.lower() not in NEVER_STORED
-    )
-    exchange = stored.exchange if stored.has_body else replace(stored.exchange, body=live.body)
-    return replace(exchange, headers=(*exchange.headers, *passing))
+    ]
+    kept = stored.exchange
+    body = kept.body if stored.has_body else live.body
+    return Exchange(status=kept.status, headers=(*kept.headers, *passing), body=body)
