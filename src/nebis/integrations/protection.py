@@ -209,11 +209,12 @@ class Protection(Admission):
             stored_command=None,
             encode=lambda value: self._encode(value, render),
             encode_rejection=self._encode_rejection,
+            reveal=self._reveal,
             headers=incoming.headers,
             query=incoming.query,
         )
         return self.subject.asked(
-            replace(request, reveal=self._reveal),
+            request,
             secrets,
             key=admitted.key,
             tenant=admitted.tenant,
