@@ -1,9 +1,21 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nebis import HeaderRepeated, KeyRepeated
-from nebis.http.headers import decoded, encoded, is_json, is_name, is_value, key_value, require_once
+from nebis.http.headers import (
+    about_body,
+    decoded,
+    encoded,
+    is_json,
+    is_name,
+    is_value,
+    key_value,
+    require_once,
+    values,
+)
 
 NAME = "Idempotency-Key"
 
@@ -77,3 +89,26 @@ def test_a_value_that_could_end_its_header_is_none(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "a b", "a:b", "a\r", "\xe9"])
 def test_a_name_that_no_header_may_have_is_none(text: str) -> None:
     assert not is_name(text)
+
+
+NAMES = st.sampled_from([b"content-type", b"Content-Type", b"CONTENT-ENCODING", b"authorization", b"Authorization"])
+VALUES = st.sampled_from(
+    [b"application/json", b" application/json ; charset=x", b"text/plain", b"gzip", b"identity", b""]
+)
+
+
+@given(raw=st.lists(st.tuples(NAMES | st.binary(max_size=4), VALUES | st.binary(max_size=4)), max_size=4))
+def test_what_is_about_the_body_says_of_it_what_all_headers_say(raw: list[tuple[bytes, bytes]]) -> None:
+    assert is_json(about_body(raw)) == is_json(decoded(raw))
+
+
+@given(raw=st.lists(st.tuples(NAMES, VALUES), max_size=4))
+def test_each_header_that_may_come_once_is_counted(raw: list[tuple[bytes, bytes]]) -> None:
+    pairs = decoded(raw)
+    is_repeated = any(len(values(pairs, name)) > 1 for name in ("Authorization", "Content-Type"))
+    try:
+        require_once(pairs)
+    except HeaderRepeated:
+        assert is_repeated
+    else:
+        assert not is_repeated

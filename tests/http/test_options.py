@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nebis import BodyRefused, BodyTooLarge, ConfigError, KeyMissing, TenantMissing
 from nebis.http import BodyKey, ProxyHeader
@@ -71,6 +73,21 @@ def test_a_pattern_means_what_it_looks_like() -> None:
     assert rest.matches("POST", "/v1/a/b")
     assert not rest.matches("POST", "/v1")
     assert not rest.matches("POST", "/v2/a")
+
+
+SEGMENTS = st.lists(st.sampled_from(["a", "b", "*", "**", ""]), max_size=3)
+
+
+@given(wanted=SEGMENTS.filter(lambda segments: "**" not in segments[:-1]), given_segments=SEGMENTS, start=st.text("a/"))
+def test_a_path_matches_segment_by_segment(wanted: list[str], given_segments: list[str], start: str) -> None:
+    pattern, path = Pattern("POST", tuple(wanted)), "/".join([start, *given_segments])
+    found, is_rest = path.split("/")[1:], wanted[-1:] == ["**"]
+    fixed = wanted[:-1] if is_rest else wanted
+    has_length = len(found) > len(fixed) if is_rest else len(found) == len(fixed)
+    is_alike = all(want in ("*", have) for want, have in zip(fixed, found, strict=False))
+
+    assert pattern.matches("POST", path) == (has_length and is_alike)
+    assert not pattern.matches("PUT", path)
 
 
 def test_a_pattern_that_means_nothing_is_refused() -> None:

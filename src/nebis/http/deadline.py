@@ -29,6 +29,8 @@ def deadline_of(headers: HeaderPairs, wire: Wire) -> Deadline | None:
 
     Raises `DeadlineMalformed` for what cannot be read: who cannot be understood may wait no longer.
     """
+    if wire.deadline_header is None and wire.timeout_header is None:
+        return None
     found = [_moment(text, wire.deadline_header) for text in _sent(headers, wire.deadline_header)]
     found += [_remaining(text, wire.timeout_header) for text in _sent(headers, wire.timeout_header)]
     return min(found, default=None)

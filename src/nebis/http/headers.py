@@ -17,11 +17,17 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WHITESPACE = " \t"
 # Either decides who asks, or how the body is read: with two of them, two readers may each take another one.
 _ONCE = ("Authorization", "Content-Type")
+_ABOUT_BODY = frozenset({b"content-type", b"content-encoding"})
 
 
 def decoded(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
     """Turn header bytes into text."""
-    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
+    return tuple([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
+
+
+def about_body(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
+    """Turn those header bytes into text that say how a body is read: all that `is_json` looks at."""
+    return decoded([(name, value) for name, value in raw if name.lower() in _ABOUT_BODY])
 
 
 def encoded(pairs: HeaderPairs) -> list[tuple[bytes, bytes]]:
@@ -51,8 +57,9 @@ def key_value(pairs: HeaderPairs, header: str) -> str | None:
 
 def require_once(pairs: HeaderPairs) -> None:
     """Refuse a request whose identity or body could be read in two ways."""
+    names = [name.lower() for name, _ in pairs]
     for name in _ONCE:
-        if len(values(pairs, name)) > 1:
+        if names.count(name.lower()) > 1:
             raise HeaderRepeated(name)
 
 

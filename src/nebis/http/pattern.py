@@ -31,6 +31,8 @@ class Pattern:
         if method != self.method:
             return False
         given = path.split("/")[1:]
+        if tuple(given) == self.segments:  # Each segment stands for itself at least.
+            return True
         if self.segments and self.segments[-1] == THE_REST:
             wanted = self.segments[:-1]
             return len(given) > len(wanted) and _are_alike(wanted, given)

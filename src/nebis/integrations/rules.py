@@ -48,7 +48,10 @@ def rule(
 
 def matching(rules: Iterable[Rule[N]], method: str, path: str) -> Rule[N] | None:
     """Return the first rule that is for a request."""
-    return next((one for one in rules if one.pattern.matches(method, path)), None)
+    for one in rules:
+        if one.pattern.matches(method, path):
+            return one
+    return None
 
 
 def rendered(value: Any) -> Exchange:
