@@ -18,7 +18,7 @@ from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending
 from nebis.http.body import BodyBuffer, json_of
 from nebis.http.exchange import Exchange
-from nebis.http.headers import decoded, encoded
+from nebis.http.headers import about_body, decoded, encoded
 from nebis.http.options import Reference
 from nebis.integrations.protection import Admission, Protection
 from nebis.integrations.routetable import announce
@@ -43,8 +43,8 @@ _PASSING_BY = frozenset(
     | {"http.response.early_hint"}
 )
 
-_running: set[asyncio.Task[None]] = set()
-"""Keeps tasks alive whose callers are gone; a loop by itself holds them only weakly (F077)."""
+_running: dict[asyncio.Task[None], asyncio.Future[None]] = {}
+"""What the caller of each task waits for. It also keeps tasks alive whose callers are gone (F077)."""
 
 
 class Disconnected(Exception):
@@ -99,7 +99,7 @@ class Inbox:
                 self._body.add(message.get("body", b""), is_last=not message.get("more_body", False))
                 if self._body.is_whole:
                     # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
-                    headers = decoded(self._scope.get("headers", ()))
+                    headers = about_body(self._scope.get("headers", ()))
                     self.tree = json_of(self._body.bytes(), headers, limit_bytes=self._body.limit_bytes)
             except NebisError as refusal:
                 self.refusal = refusal
@@ -124,7 +124,8 @@ class Passage:
         """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
         self.is_detached = False
         self._send = send
-        self._done = asyncio.Event()
+        self._is_over = False
+        self._over: asyncio.Event | None = None
         self._start: Message | None = None
         self._body = bytearray()
         self._has_sent = False
@@ -141,7 +142,9 @@ class Passage:
         """Give the route its messages. After the claim no client can hang up on it (F074)."""
         if self.attempt is None or self.inbox.has_more:
             return await self.inbox.next()
-        await self._done.wait()
+        if not self._is_over:
+            self._over = self._over or asyncio.Event()
+            await self._over.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
@@ -216,7 +219,9 @@ class Passage:
             headers = encoded(self.answer.framed())
             await self._deliver({"type": "http.response.start", "status": self.answer.status, "headers": headers})
             await self._deliver({"type": "http.response.body", "body": self.answer.body})
-        self._done.set()
+        self._is_over = True
+        if self._over is not None:
+            self._over.set()
 
     async def _deliver(self, message: Message) -> None:
         if not self.is_detached:
@@ -234,18 +239,23 @@ async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection
     extensions = scope.get("extensions")
     if extensions:
         scope["extensions"] = {name: value for name, value in extensions.items() if name not in _PASSING_BY}
-    task = asyncio.get_running_loop().create_task(_pass(app, scope, passage))
-    _running.add(task)
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_pass(app, scope, passage))
+    # As a shield does, for less: whoever cancels our caller cancels this future, never the task (F075).
+    end = _running[task] = loop.create_future()
     task.add_done_callback(_ended)
     try:
-        await asyncio.shield(task)
+        await end
     except asyncio.CancelledError:
         passage.is_detached = True
         raise
+    task.result()
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    _running.discard(task)
+    end = _running.pop(task)
+    if not end.done():
+        end.set_result(None)
     if not task.cancelled():
         task.exception()  # Retrieved here too: a detached caller will not ask for it.
 

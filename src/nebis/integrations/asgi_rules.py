@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from nebis.aio import AsyncNebis
 from nebis.integrations.asgi import App, Receive, Scope, Send, guard
-from nebis.integrations.asgi_request import claimed, headers_of, incoming, passage_of, telling
+from nebis.integrations.asgi_request import claimed, incoming, passage_of, telling
 from nebis.integrations.callee import outcome_of
 from nebis.integrations.routetable import announced
 from nebis.integrations.rules import ATTEMPT, Rule, matching, rendered, rule
@@ -41,7 +41,7 @@ class Protected:
             passage = passage_of(scope, chosen.protection)
             with telling(passage):
                 arrived = await incoming(scope, passage)
-                tenant = chosen.protection.given_tenant(arrived.peer, headers_of(scope))
+                tenant = chosen.protection.given_tenant(arrived.peer, arrived.headers)
                 if tenant is None:
                     tenant = await outcome_of(cast("Any", chosen.protection.tenant), scope)
                 scope[ATTEMPT] = await claimed(passage, chosen.nebis, arrived, tenant, rendered)

@@ -1,0 +1,116 @@
+"""What goes around a route: whoever calls it may leave at any time, and learns how it ended if not."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nebis import AsyncNebis, Local
+from nebis.http import public
+from nebis.integrations.asgi import App, Message, Receive, Scope, Send, drain
+from nebis.integrations.asgi_rules import Protected, rule
+
+KEY = b"0190cf0e-8d4c-7c3e-9a53-2f6f4c1d8e11"
+
+
+class Client:
+    """One request, as a server hands it on."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "method": "POST",
+            "path": "/payments",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json"), (b"idempotency-key", KEY)],
+        }
+
+    async def receive(self) -> Message:
+        return {"type": "http.request", "body": b'{"amount": 1}'}
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    async def ask(self, app: App) -> list[Message]:
+        await app(self.scope, self.receive, self.send)
+        return self.sent
+
+
+async def answer(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def protected(nebis: AsyncNebis, app: App) -> Protected:
+    return Protected(app, rules=[rule(nebis, "POST /payments", "pay", effects=Local, tenant=public())])
+
+
+def test_a_caller_who_leaves_is_told_nothing_and_the_route_goes_on() -> None:
+    """F075, F077."""
+    asyncio.run(_leaving())
+
+
+async def _leaving() -> None:
+    entered, may_end = asyncio.Event(), asyncio.Event()
+
+    async def pay(_scope: Scope, _receive: Receive, send: Send) -> None:
+        entered.set()
+        await may_end.wait()
+        await answer(send, b"paid")
+
+    async with AsyncNebis("memory://") as nebis:
+        app, gone = protected(nebis, pay), Client()
+        caller = asyncio.create_task(gone.ask(app))
+        await entered.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        may_end.set()
+        await drain()
+
+        [start, body] = await Client().ask(app)
+
+    assert gone.sent == []
+    assert (b"idempotency-replayed", b"true") in start["headers"]
+    assert body["body"] == b"paid"
+
+
+def test_what_a_route_raises_reaches_its_caller() -> None:
+    asyncio.run(_raising())
+
+
+async def _raising() -> None:
+    async def pay(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise LookupError("no such account")
+
+    async with AsyncNebis("memory://") as nebis:
+        with pytest.raises(LookupError, match="no such account"):
+            await Client().ask(protected(nebis, pay))
+        await drain()
+
+
+def test_a_route_hears_of_its_clients_end_once_the_answer_is_sent() -> None:
+    """F074, A1."""
+    asyncio.run(_hearing())
+
+
+async def _hearing() -> None:
+    heard: list[tuple[str, int]] = []
+
+    async with AsyncNebis("memory://") as nebis:
+        client = Client()
+
+        async def pay(_scope: Scope, receive: Receive, send: Send) -> None:
+            async def listen() -> None:
+                heard.append(((await receive())["type"], len(client.sent)))
+
+            await receive()
+            listening = asyncio.create_task(listen())
+            await asyncio.sleep(0)
+            await answer(send, b"paid")
+            await listening
+
+        await client.ask(protected(nebis, pay))
+
+    assert heard == [("http.disconnect", 2)]
