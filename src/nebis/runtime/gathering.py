@@ -66,14 +66,16 @@ class Gathering(Generic[W]):
 
     def add(self, verb: Verb, waiter: W) -> None:
         """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
-        member = Member(verb, identity_of(verb), waiter)
-        if isinstance(verb, Claim):
-            if self._claims_waiting >= self._longest_queue:
-                raise Overloaded(f"{self._claims_waiting} claims wait for the store")
-            self._claims.setdefault(verb.operation, deque()).append(member)
-            self._claims_waiting += 1
-        else:
-            self._owners.append(member)
+        if not isinstance(verb, Claim):
+            self._owners.append(Member(verb, identity_of(verb), waiter))
+            return
+        if self._claims_waiting >= self._longest_queue:
+            raise Overloaded(f"{self._claims_waiting} claims wait for the store")
+        queue = self._claims.get(verb.operation)
+        if queue is None:
+            queue = self._claims[verb.operation] = deque()
+        queue.append(Member(verb, verb.identity, waiter))
+        self._claims_waiting += 1
 
     @property
     def waiting(self) -> int:
@@ -97,13 +99,13 @@ class Gathering(Generic[W]):
         batch = self._alone_next() or self._longer(idle_lanes)
         if batch:
             self._busy_lanes += 1
-            self._under_way.update(member.identity for member in batch)
+            self._under_way.update([member.identity for member in batch])
         return batch
 
     def leave(self, batch: Iterable[Member[W]]) -> None:
         """Free the lane that carried a batch."""
         self._busy_lanes -= 1
-        self._under_way.difference_update(member.identity for member in batch)
+        self._under_way.difference_update([member.identity for member in batch])
 
     def put_apart(self, members: Iterable[Member[W]]) -> None:
         """Send each of these by itself, before anything else."""
@@ -147,12 +149,14 @@ class Gathering(Generic[W]):
         """Take the first members that have no twin under way or in this batch; the others keep their places."""
         batch: list[Member[W]] = []
         passed: list[Member[W]] = []
+        under_way = self._under_way
         while queue and len(batch) < wanted:
             member = queue.popleft()
-            if member.identity in self._under_way or member.identity in taken:
+            identity = member.identity
+            if identity in under_way or identity in taken:
                 passed.append(member)
             else:
-                taken.add(member.identity)
+                taken.add(identity)
                 batch.append(member)
         queue.extendleft(reversed(passed))
         return batch
