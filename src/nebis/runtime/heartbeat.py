@@ -38,15 +38,21 @@ NOTE_AFTER_SECONDS = 1.0
 class Watch:
     """One claim that is kept alive, and the news that it was lost."""
 
-    ownership: Ownership
+    record: Record
+    """As it was granted."""
     lease_us: int
     renewal_seconds: float
     due: float
     note_due: float
-    unnoted: Record | None
-    """The record as it was granted, until that is written down."""
+    is_noted: bool = False
+    """Whether it is written down for people."""
     lost_reason: Refusal | None = None
     _when_lost: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def ownership(self) -> Ownership:
+        """Return what its writes are guarded by; made when it is asked for, as most attempts end before that."""
+        return self.record.ownership
 
     @property
     def is_lost(self) -> bool:
@@ -78,44 +84,39 @@ class Heartbeat:
         self._connect = connect
         self._applied = applied
         self._condition = threading.Condition()
+        # Changed without the lock, as each change is a single step of the interpreter; read as a copy.
         self._watches: set[Watch] = set()
         self._unconfirmed: dict[bytes, Verb] = {}
         self._retry_at = 0.0
         self._wakes_at = 0.0
-        """When the thread looks again by itself; zero while it is at work, after which it looks anyway."""
+        """When the thread looks again by itself; zero while it is at work, after which it looks anyway. Set before the
+        thread looks, and read by others after they added something to look at: one of the two sees the other."""
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def watch(self, record: Record, lease_us: int, renewal_seconds: float) -> Watch:
         """Renew this claim from now on, until `forget`."""
         now = time.monotonic()
-        watch = Watch(
-            ownership=record.ownership,
-            lease_us=lease_us,
-            renewal_seconds=renewal_seconds,
-            due=now + renewal_seconds,
-            # A successor is rare and always of interest: its predecessor is gone.
-            note_due=now + (NOTE_AFTER_SECONDS if record.attempts == 1 else 0.0),
-            unnoted=record,
-        )
-        with self._condition:
-            self._watches.add(watch)
-            if self._start() or _next_due(watch) < self._wakes_at:
+        # A successor is rare and always of interest: its predecessor is gone.
+        note_due = now + (NOTE_AFTER_SECONDS if record.attempts == 1 else 0.0)
+        watch = Watch(record, lease_us, renewal_seconds, now + renewal_seconds, note_due)
+        self._watches.add(watch)
+        if self._thread is None or _next_due(watch) < self._wakes_at:
+            with self._condition:
+                self._start()
                 self._condition.notify()
         return watch
 
     def forget(self, watch: Watch) -> None:
         """Renew this claim no longer."""
-        with self._condition:
-            self._watches.discard(watch)
+        self._watches.discard(watch)
         watch.tell_nobody()
 
     def let_go(self) -> list[Watch]:
         """Renew nothing any longer, and return what was kept alive: its process is about to end."""
-        with self._condition:
-            watches = [watch for watch in self._watches if not watch.is_lost]
-            self._watches.clear()
-        return watches
+        watches = list(self._watches)
+        self._watches.difference_update(watches)
+        return [watch for watch in watches if not watch.is_lost]
 
     def keep_trying(self, verb: Verb) -> None:
         """Go on sending a write whose caller has been told "not confirmed"; until it lands the lease decides."""
@@ -134,21 +135,17 @@ class Heartbeat:
         if thread is not None:
             thread.join()
 
-    def _start(self) -> bool:
+    def _start(self) -> None:
         """Start the thread with the first thing that it has to do: an idle process needs no connection for it."""
-        if self._thread is not None or self._is_closed:
-            return False
-        self._thread = threading.Thread(target=self._run, name="nebis-heartbeat", daemon=True)
-        self._thread.start()
-        return True
+        if self._thread is None and not self._is_closed:
+            self._thread = threading.Thread(target=self._run, name="nebis-heartbeat", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         sessions: BlockingSessions | None = None
         while True:
             with self._condition:
-                while not self._is_closed and not self._is_due():
-                    seconds = self._seconds_to_next()
-                    self._wakes_at = math.inf if seconds is None else time.monotonic() + seconds
+                while not self._is_closed and (seconds := self._seconds_to_next()) != 0.0:
                     self._condition.wait(seconds)
                 self._wakes_at = 0.0
                 if self._is_closed:
@@ -172,30 +169,33 @@ class Heartbeat:
         if sessions is not None:
             sessions.close()
 
-    def _is_due(self) -> bool:
-        return self._seconds_to_next() == 0.0
-
     def _seconds_to_next(self) -> float | None:
-        times = [_next_due(watch) for watch in self._watches if not watch.is_lost]
+        """Return how long the thread may sleep, None for until it is woken, and announce when it will wake up."""
+        self._wakes_at = math.inf
+        next_due = min((_next_due(watch) for watch in self._living()), default=math.inf)
         if self._unconfirmed:
-            times.append(self._retry_at)
-        return max(0.0, min(times) - time.monotonic()) if times else None
+            next_due = min(next_due, self._retry_at)
+        self._wakes_at = next_due
+        return None if next_due == math.inf else max(0.0, next_due - time.monotonic())
+
+    def _living(self) -> list[Watch]:
+        return [watch for watch in list(self._watches) if not watch.is_lost]
 
     def _due_watches(self) -> list[Watch]:
         """Return what to renew now, an identity at most once: an attempt and its successor may live in one process."""
         now = time.monotonic()
-        due = {watch.ownership.identity: watch for watch in self._watches if watch.due <= now and not watch.is_lost}
+        due = {watch.record.identity: watch for watch in self._living() if watch.due <= now}
         return list(due.values())
 
     def _due_notes(self) -> list[Watch]:
         now = time.monotonic()
-        return [each for each in self._watches if each.unnoted and each.note_due <= now and not each.is_lost]
+        return [watch for watch in self._living() if not watch.is_noted and watch.note_due <= now]
 
     def _write_down(self, sessions: BlockingSessions, unnoted: list[Watch]) -> None:
         """Write attempts down for people. Nothing depends on it, so it comes last and may fail."""
         if not unnoted:
             return
-        notes = [_noted(watch.unnoted, watch.lease_us) for watch in unnoted if watch.unnoted is not None]
+        notes = [_noted(watch.record, watch.lease_us) for watch in unnoted]
         try:
             sessions.run(self._store.note_attempts(notes))
         except StoreFailure as failure:
@@ -203,7 +203,7 @@ class Heartbeat:
             self._put_off_notes(unnoted)
         else:
             for watch in unnoted:
-                watch.unnoted = None
+                watch.is_noted = True
 
     def _renew(self, sessions: BlockingSessions, watches: list[Watch]) -> None:
         """Renew all in one statement; a record that somebody holds locked is left out and harms nobody."""
@@ -251,7 +251,7 @@ class Heartbeat:
 
 
 def _next_due(watch: Watch) -> float:
-    return watch.due if watch.unnoted is None else min(watch.due, watch.note_due)
+    return watch.due if watch.is_noted or watch.due < watch.note_due else watch.note_due
 
 
 def _noted(record: Record, lease_us: int) -> AttemptNote:
