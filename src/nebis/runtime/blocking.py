@@ -84,21 +84,24 @@ class BlockingWorld:
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
         self.is_closing = False
         self._is_closed = False
-        self._turns = 0
+        # Changed without a lock, as each change is a single step of the interpreter.
+        self._turns: set[BlockingTurn] = set()
         self._turns_changed = threading.Condition()
 
-    def enter(self) -> None:
-        """Count one more turn; refuse it if the process is ending, so that nothing is claimed that nobody finishes."""
-        with self._turns_changed:
-            if self.is_closing:
-                raise StoreUnavailable("this process is shutting down")
-            self._turns += 1
+    def enter(self, turn: BlockingTurn) -> None:
+        """Let a turn begin; refuse it if the process is ending, so that nothing is claimed that nobody finishes."""
+        # Added before the look, while `close` looks after it announced itself: one of the two sees the other.
+        self._turns.add(turn)
+        if self.is_closing:
+            self.leave(turn)
+            raise StoreUnavailable("this process is shutting down")
 
-    def leave(self) -> None:
-        """Count one turn less."""
-        with self._turns_changed:
-            self._turns -= 1
-            self._turns_changed.notify_all()
+    def leave(self, turn: BlockingTurn) -> None:
+        """Let a turn end."""
+        self._turns.discard(turn)
+        if self.is_closing:
+            with self._turns_changed:
+                self._turns_changed.notify_all()
 
     def run(self, flow: Flow[T], handler: Handler, *, single: Single | None = None) -> T:
         """Run an engine flow whose handler is this one; its claim is renewed until the flow ends."""
@@ -125,7 +128,7 @@ class BlockingWorld:
         """Start nothing new, wait for what runs, let go of what does not end in time, and close every connection."""
         with self._turns_changed:
             self.is_closing = True
-            self._turns_changed.wait_for(lambda: self._turns == 0, grace_seconds)
+            self._turns_changed.wait_for(lambda: not self._turns, grace_seconds)
             if self._is_closed:
                 return
             self._is_closed = True
@@ -155,7 +158,7 @@ class BlockingTurn:
         self.single = single
         self.target: object | None = None if single is None else single.target
         """What the next transaction of this turn joins; None for a connection of ours."""
-        world.enter()
+        world.enter(self)
         self._world = world
         self._handler = handler
         self._is_closed = False
@@ -192,7 +195,7 @@ class BlockingTurn:
             if self.transaction is not None:
                 self.transaction.rollback()
         finally:
-            self._world.leave()
+            self._world.leave(self)
 
     @property
     def outbox(self) -> Outbox:
