@@ -53,7 +53,8 @@ class BlockingPsycopg:
         match ask:
             case Execute():
                 cursor.format = Format.BINARY
-                cursor.execute(psycopg_wire.render(ask), ask.values or None, prepare=bool(ask.values))
+                values = psycopg_wire.bound(ask, connection)
+                cursor.execute(psycopg_wire.render(ask), values, prepare=bool(ask.values))
                 return _rows(cursor)
             case Control():
                 return cursor.execute(ask.text).statusmessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from nebis.stores.sql.asks import Statement
+from nebis.stores.sql.postgres import psycopg_arrays
 from nebis.stores.sql.postgres.conversation import Conversation, Execute
 from nebis.stores.sql.postgres.failures import Unreachable
 from nebis.stores.sql.postgres.location import Location
@@ -27,6 +28,7 @@ NoticeHandler: TypeAlias = Callable[[psycopg.errors.Diagnostic], None]
 # All integers travel as bigint. By default their type depends on their size, and with it the prepared statement.
 _ADAPTERS = AdaptersMap(psycopg.adapters)
 _ADAPTERS.register_dumper(int, Int8BinaryDumper)
+psycopg_arrays.teach(_ADAPTERS)
 
 
 def connect_arguments(location: Location, settings: Settings) -> dict[str, Any]:
@@ -101,6 +103,13 @@ def render(ask: Execute) -> str:
     if not ask.values:
         return ask.statement.text
     return _render_arrays(ask.statement, ask.arrays)
+
+
+def bound(ask: Execute, connection: AnyConnection) -> Mapping[str, object] | None:
+    """Return the values of a statement as this connection sends them fastest."""
+    if ask.arrays and psycopg_arrays.is_taught(connection):
+        return psycopg_arrays.pack_arrays(ask.statement, ask.values, ask.arrays)
+    return ask.values or None
 
 
 @lru_cache(maxsize=256)
