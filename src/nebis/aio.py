@@ -38,7 +38,8 @@ from nebis.policy import GRACE, microseconds
 from nebis.ports.asks import Raised, Returned
 from nebis.ports.store import StoreFailure
 from nebis.recovery import Patience, Recovery, Report, perform_async
-from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
+from nebis.runtime.async_turn import AsyncTurn
+from nebis.runtime.eventloop import AsyncWorld
 from nebis.runtime.single import Single
 from nebis.stores import open_async
 from nebis.transaction import AsyncTransaction
@@ -158,8 +159,8 @@ class AsyncOperation(Generic[C, R]):
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
     ) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        given: Any = {"connection": connection, "deadline": deadline}
-        return (await self.execute(key=key, tenant=tenant, command=command, **given)).result
+        done = await self.execute(key=key, tenant=tenant, command=command, connection=connection, deadline=deadline)
+        return done.result
 
     async def execute(
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
@@ -168,8 +169,7 @@ class AsyncOperation(Generic[C, R]):
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
         """
-        opened = self._nebis.opened_here() or await self._nebis.opened_now()
-        world, secrets = opened.world, opened.secrets
+        world, secrets = self._nebis.opened_here() or await self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
         handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
@@ -177,9 +177,7 @@ class AsyncOperation(Generic[C, R]):
         elif connection is None:
             ending = await world.run(execute(request), handle)
         else:
-            raise MisuseError(
-                "connection= is for single_transaction operations; others join it with attempt.transaction."
-            )
+            raise MisuseError("connection= is for single_transaction; others join it with attempt.transaction.")
         return answered(self.declaration, ending)
 
     def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, AsyncTurn], Awaitable[R]]]:
@@ -359,16 +357,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     async def opened(self) -> tuple[AsyncWorld, Secrets]:
         """Return the running world of this loop; a forked child opens its own (F094)."""
-        opened = self.opened_here() or await self.opened_now()
-        return opened.world, opened.secrets
-
-    def opened_here(self) -> Opened | None:
-        """Return what is open on this loop already; every request asks, so it costs no coroutine."""
-        opened = self._opened
-        return opened if opened is not None and opened.loop is asyncio.get_running_loop() else None
-
-    async def opened_now(self) -> Opened:
-        """Open on this loop, once for all who ask."""
+        if here := self.opened_here():
+            return here
         opened, loop = self._opened, asyncio.get_running_loop()
         if opened is not None and opened.process == os.getpid() and not opened.loop.is_closed():
             raise MisuseError(
@@ -376,7 +366,15 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             )
         if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
             self._opening = loop.create_task(self._open(loop))
-        return await asyncio.shield(self._opening)
+        opened = await asyncio.shield(self._opening)
+        return opened.world, opened.secrets
+
+    def opened_here(self) -> tuple[AsyncWorld, Secrets] | None:
+        """Return what is open on this loop already; every request asks, so it costs no coroutine."""
+        opened = self._opened
+        if opened is None or opened.loop is not asyncio.get_running_loop():
+            return None
+        return opened.world, opened.secrets
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
         # Opening logs in once to look at the server, which must not hold up the loop.
@@ -389,11 +387,10 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
                 keeps_house=self._keeps_house,
                 recover=functools.partial(self._recover_on, loop, Patience()),
             )
-        except StoreFailure as failure:
+        except BaseException as error:
             await backend.sessions.close()
-            raise StoreUnavailable(failure.detail) from failure
-        except BaseException:
-            await backend.sessions.close()
+            if isinstance(error, StoreFailure):
+                raise StoreUnavailable(error.detail) from error
             raise
         self._opened = Opened(os.getpid(), loop, world, secrets)
         return self._opened
@@ -406,15 +403,13 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
     async def recover(self, patience: Patience, may_go_on: Callable[[], bool] = lambda: True) -> Report:
         """Look once after every record whose owner is gone or that is in doubt, and say what was done."""
         world, secrets = await self.opened()
-        report, recovery = (
-            Report(),
-            Recovery(
-                operations=self.operations,
-                endpoints=self.endpoints,
-                secrets=secrets,
-                patience=patience,
-                may_go_on=lambda: may_go_on() and not world.is_closing,
-            ),
+        report = Report()
+        recovery = Recovery(
+            operations=self.operations,
+            endpoints=self.endpoints,
+            secrets=secrets,
+            patience=patience,
+            may_go_on=lambda: may_go_on() and not world.is_closing,
         )
         await drive_async(recovery.once(report), functools.partial(perform_async, world))
         for consumer in list(self.consumers.values()):

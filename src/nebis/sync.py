@@ -169,9 +169,7 @@ class Operation(Generic[C, R]):
         elif connection is None:
             ending = world.run(execute(request), handle)
         else:
-            raise MisuseError(
-                "connection= is for single_transaction operations; others join it with attempt.transaction."
-            )
+            raise MisuseError("connection= is for single_transaction; others join it with attempt.transaction.")
         return answered(self.declaration, ending)
 
     def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, BlockingTurn], R]]:

@@ -17,8 +17,8 @@ from nebis.flows.request import Request
 from nebis.flows.settle import DOUBT_CODE_CHANGED, rendered
 from nebis.flows.stage import Headers, new_message
 from nebis.ports.messages import Message
+from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn
-from nebis.runtime.eventloop import AsyncTurn
 from nebis.runtime.single import Single
 
 T = TypeVar("T")

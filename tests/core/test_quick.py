@@ -10,7 +10,6 @@ import pytest
 from nebis.core.quick import quick
 from nebis.core.record import Record
 from nebis.core.verbs import Claim
-from nebis.flows.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ def test_a_quick_value_is_copied_and_pickled_like_any_other(remake: Any) -> None
     assert again == made
 
 
-@pytest.mark.parametrize("cls", [Record, Claim, Request])
+@pytest.mark.parametrize("cls", [Record, Claim])
 def test_every_field_of_a_quick_class_gets_its_own_argument(cls: Any) -> None:
     made = cls(**{each.name: (each.name,) for each in fields(cls)})
 

@@ -20,9 +20,10 @@ from nebis.flows.request import Finished, Request
 from nebis.ports.observer import AttemptStarted, Completed, Event, OwnershipLost
 from nebis.ports.store import IndefiniteFailure
 from nebis.runtime import heartbeat as heartbeat_module
+from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
 from nebis.runtime.entropy import draw
-from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
+from nebis.runtime.eventloop import AsyncWorld
 from tests.flows.specimens import LEASE_US, NOW, declaration, request_of
 from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, renews
 

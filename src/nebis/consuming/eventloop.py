@@ -15,7 +15,8 @@ from nebis.errors import NotYet
 from nebis.flows.admit import Admission, AttemptsUsedUp, admit
 from nebis.flows.request import Request
 from nebis.recovery import nobody
-from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
+from nebis.runtime.async_turn import AsyncTurn
+from nebis.runtime.eventloop import AsyncWorld
 from nebis.runtime.single import Single
 
 Handling = Callable[[Record, AsyncTurn], Awaitable[Any]]

@@ -4,58 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
-from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Complete, Verb, identity_of
-from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
-from nebis.flow import Ask, Flow, drive_async
+from nebis.core.record import Record
+from nebis.core.verbs import Verb
+from nebis.errors import StoreUnavailable
+from nebis.flow import Flow, drive_async
 from nebis.flows.drain import let_go
-from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
-    AwaitChange,
-    Barrier,
-    CallEffect,
-    Draw,
-    Elapsed,
-    Find,
-    KeepAlive,
-    KeepLate,
-    KeepTrying,
-    Pause,
-    Raised,
-    RequireOutside,
-    Returned,
-    RunHandler,
-    Settled,
-    Tell,
-    TransactionApply,
-    TransactionBegin,
-    TransactionCommit,
-    TransactionHold,
-    TransactionIsSame,
-    TransactionRollback,
 )
-from nebis.ports.inbox import AskInbox, Inbox
-from nebis.ports.messages import Message
 from nebis.ports.observer import Observer
-from nebis.ports.outbox import Outbox, outbox_of
-from nebis.ports.store import AsyncBackend, AsyncTransaction, StoreFailure
-from nebis.ports.velocity import ChargeVelocity
+from nebis.ports.store import AsyncBackend, StoreFailure
 from nebis.runtime.async_batcher import AsyncBatcher
+from nebis.runtime.async_turn import AsyncHandler, AsyncTurn
 from nebis.runtime.counting import Counting
-from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
-from nebis.runtime.jitter import jittered
-from nebis.runtime.observers import tell
-from nebis.runtime.recursion import inside, require_outside
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
@@ -65,7 +33,6 @@ LAST_WORDS_SECONDS = 1.0
 """How long cancelled attempts have to end before the connections are closed under them."""
 
 T = TypeVar("T")
-AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 
 
 class AsyncWorld:
@@ -174,309 +141,5 @@ class AsyncWorld:
         watch.lose(Refusal.MOVED_ON)
 
 
-class AsyncTurn:
-    """One request's turn in the asyncio world."""
-
-    __slots__ = (
-        "_detached",
-        "_handler",
-        "_is_in_handler",
-        "_moves",
-        "_watch",
-        "_world",
-        "beside",
-        "ledger",
-        "settled",
-        "single",
-        "staged",
-        "target",
-        "task",
-        "transaction",
-    )
-
-    def __init__(self, world: AsyncWorld, handler: AsyncHandler, single: Single | None = None) -> None:
-        self.single = single
-        self.target: object | None = None if single is None else single.target
-        """What the next transaction of this turn joins; None for a connection of ours."""
-        self._world = world
-        self._handler = handler
-        self.task: asyncio.Task[None] | None = None
-        """Where the flow runs, if that is a task of ours; its handler is stopped once another attempt took over."""
-        self._watch: Watch | None = None
-        self._is_in_handler = False
-        self._moves: bytes | None = None
-        self.transaction: AsyncTransaction | None = None
-        """The open transaction of this turn; verbs run inside it while it is open."""
-        self.settled: Outcome | None = None
-        """Set once the handler's own transaction holds the outcome."""
-        self.staged: tuple[Message, ...] = ()
-        """What a single transaction commits together with that outcome."""
-        self.ledger: Ledger | None = None
-        """What the attempt knows of its effects."""
-        self.beside: Callable[[Inbox], Flow[None]] | None = None
-        """What is written in the handler's own transaction, right before its outcome."""
-        self._detached: set[asyncio.Task[Any]] = set()
-        """Effects that are under way."""
-
-    def perform(self, ask: Ask[Any]) -> Awaitable[Any] | Any:
-        """Do what a flow asks for, or return what does."""
-        return _PERFORM[type(ask)](self, ask)
-
-    @property
-    def is_lost(self) -> bool:
-        """Tell whether another attempt took over."""
-        return self._watch is not None and self._watch.is_lost
-
-    @property
-    def is_holding(self) -> bool:
-        """Tell whether there is anything to close."""
-        return self._watch is not None or self.transaction is not None
-
-    async def close(self) -> None:
-        """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
-        if self._watch is not None:
-            self._world.heartbeat.forget(self._watch)
-        if self.transaction is not None:
-            await self.transaction.rollback()
-
-    @property
-    def outbox(self) -> Outbox:
-        """Return the store's outbox, or raise `MisuseError`."""
-        return outbox_of(self._world.backend.store)
-
-    def _join(self) -> None:
-        if self.transaction is not None:
-            raise MisuseError("A transaction of this attempt is already open; use that one.")
-        backend = self._world.backend
-        if backend.transaction is None:
-            raise MisuseError(
-                f"The {backend.store.capabilities.name} store has no transactions; use PostgreSQL or SQLite."
-            )
-        self.transaction = backend.transaction(self.target)
-
-    def apply(self, ask: Apply) -> Awaitable[Answer | Locked]:
-        if self.transaction is None:
-            return self._world.apply(ask.verb)
-        return self._apply_inside(self.transaction, ask.verb)
-
-    async def _apply_inside(self, transaction: AsyncTransaction, verb: Verb) -> Answer | Locked:
-        try:
-            [answer] = await transaction.run(self._world.backend.store.apply([verb]))
-        except StoreFailure as failure:
-            # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
-            raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
-        return answer
-
-    async def find(self, ask: Find) -> Record | None:
-        backend = self._world.backend
-        return await backend.sessions.run(backend.store.find(ask.identity))
-
-    async def find_by_id(self, record_id: RecordId) -> Record | None:
-        """Read a record by its public id; inside an open transaction, which may hold the only lock of a file."""
-        backend = self._world.backend
-        place = backend.sessions if self.transaction is None else self.transaction
-        try:
-            return await place.run(backend.store.find_by_id(record_id))
-        except StoreFailure as failure:
-            raise StoreUnavailable(failure.detail) from failure
-
-    def draw(self, _: Draw) -> object:
-        return draw()
-
-    def require_outside(self, ask: RequireOutside) -> None:
-        require_outside(ask)
-
-    async def pause(self, ask: Pause) -> None:
-        await asyncio.sleep(jittered(ask.seconds))
-
-    def elapsed(self, _: Elapsed) -> float:
-        return time.monotonic()
-
-    async def await_change(self, ask: AwaitChange) -> bool:
-        loop = asyncio.get_running_loop()
-        moved = asyncio.Event()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(moved.set)
-
-        if not self._world.signals.join(ask.identity, wake, ask.waiters_limit):
-            return False
-        try:
-            await asyncio.wait_for(moved.wait(), jittered(ask.seconds))
-        except TimeoutError:
-            return True
-        finally:
-            self._world.signals.leave(ask.identity, wake)
-        return True
-
-    def keep_alive(self, ask: KeepAlive) -> None:
-        self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
-
-    async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
-        record, task = ask.record, self.task
-        assert task is not None  # A turn without one has no handler of its own.
-        if self._watch is not None:  # A single transaction has no claim to lose.
-            self._watch.when_lost(functools.partial(self._stop_handler, task))
-        self.ledger = Ledger(record)
-        self._is_in_handler = True
-        end: Returned[object] | Raised
-        try:
-            with inside(record):
-                end = Returned(await self._handler(record, self))
-        except asyncio.CancelledError:
-            if not self.is_lost:
-                raise
-            task.uncancel()
-            end = Raised(ClaimLost(record.operation, "another attempt took over"))
-        except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
-            end = Raised(error)
-        self._is_in_handler = False
-        if self._detached or self.transaction is not None:
-            await self.rest()
-        return self.ended(end)
-
-    async def detached(self, flow: Flow[T]) -> T:
-        """Run an effect in a task of our own: whoever cancels its caller only stops waiting for it (F075)."""
-        task = asyncio.get_running_loop().create_task(drive_async(flow, self.perform))
-        self._detached.add(task)
-        task.add_done_callback(self._reattached)
-        await asyncio.wait((task,))
-        return task.result()
-
-    async def rest(self) -> None:
-        """Wait for effects whose caller was cancelled, or did not wait: only their end tells what is known.
-
-        A transaction that was left behind in the same way is undone: what is said of the attempt must not go into it.
-        """
-        if self._detached:
-            await asyncio.wait(self._detached)
-        if self.single is None and self.transaction is not None:
-            transaction, self.transaction = self.transaction, None
-            await transaction.rollback()
-
-    def _reattached(self, task: asyncio.Task[Any]) -> None:
-        self._detached.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved here too: a caller that was cancelled will not ask for it.
-
-    def _stop_handler(self, task: asyncio.Task[None]) -> None:
-        """Have the handler cancelled whose claim another attempt took; called from the heartbeat's thread."""
-        task.get_loop().call_soon_threadsafe(self._cancel_handler, task)
-
-    def _cancel_handler(self, task: asyncio.Task[None]) -> None:
-        """Cancel the handler, never a write of ours."""
-        if self._is_in_handler:
-            task.cancel()
-
-    async def call_effect(self, ask: CallEffect) -> Returned[Any] | Raised:
-        limit = asyncio.timeout(ask.timeout_seconds)
-        try:
-            async with limit:
-                value = ask.call(self._open().connection if ask.is_local else ask.effect)
-                return Returned(await value if inspect.isawaitable(value) else value)
-        except TimeoutError as error:
-            is_ours = limit.expired() and ask.timeout_seconds is not None
-            return Raised(EffectTimedOut(ask.effect.name, ask.timeout_seconds or 0.0) if is_ours else error)
-        except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
-            return Raised(error)
-
-    def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
-        """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
-        if self.settled is not None and isinstance(end, Returned):
-            return Settled(self.settled, self.staged)
-        assert self.ledger is not None
-        if self.single is None:
-            self.target = None  # What comes after the handler is ours, and so is the connection for it.
-        return self.ledger.of(end)
-
-    async def transaction_begin(self, _: TransactionBegin) -> None:
-        self._join()
-        try:
-            await self._open().begin()
-        except MisuseError:
-            self.transaction = None  # It never began, so there is nothing to undo.
-            raise
-
-    async def transaction_hold(self, ask: TransactionHold) -> Record | Locked | None:
-        return await self._open().run(self._world.backend.store.hold(ask.identity))
-
-    async def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
-        self._moves = identity_of(ask.verb)
-        if self.beside is not None and isinstance(ask.verb, Complete):
-            await self._open().run(self.beside(self._world.backend.store))
-        if ask.messages:
-            return await self._open().run(self.outbox.apply_and_stage(ask.verb, ask.messages))
-        [answer] = await self._open().run(self._world.backend.store.apply([ask.verb]))
-        return answer
-
-    async def transaction_is_same(self, _: TransactionIsSame) -> bool:
-        return await self._open().is_same()
-
-    async def transaction_commit(self, _: TransactionCommit) -> None:
-        await self._open().commit()
-        self.transaction = None
-        if self._moves is not None:
-            self._world.signals.wake(self._moves)
-
-    async def transaction_rollback(self, _: TransactionRollback) -> None:
-        transaction, self.transaction = self._open(), None
-        await transaction.rollback()
-
-    async def barrier(self, ask: Barrier) -> Record | Locked | None:
-        backend = self._world.backend
-        return await backend.sessions.run(backend.store.barrier(ask.identity))
-
-    async def ask_inbox(self, ask: AskInbox[T]) -> T:
-        backend = self._world.backend
-        return await backend.sessions.run(ask.act(backend.store))
-
-    async def charge_velocity(self, ask: ChargeVelocity) -> int | None:
-        backend = self._world.backend
-        return await backend.sessions.run(backend.store.charge(ask.charges, identity=ask.identity))
-
-    def _open(self) -> AsyncTransaction:
-        assert self.transaction is not None  # Only flows that were given a transaction ask for it.
-        return self.transaction
-
-    def keep_trying(self, ask: KeepTrying) -> None:
-        self._world.heartbeat.keep_trying(ask.verb)
-
-    async def keep_late(self, ask: KeepLate) -> None:
-        backend = self._world.backend
-        try:
-            await backend.sessions.run(backend.store.keep_late_result(ask.late, keep_us=ask.keep_us))
-        except Exception as error:  # noqa: BLE001 - evidence for people; whoever brings it has worse to tell already.
-            log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
-
-    def tell(self, ask: Tell) -> None:
-        tell(self._world.observers, ask.event)
-
-
 def _nobody(_record: Record, _turn: AsyncTurn) -> Awaitable[object]:
     raise AssertionError("this turn has no handler of its own")
-
-
-_PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any] | Any]] = {
-    Apply: AsyncTurn.apply,
-    Find: AsyncTurn.find,
-    Draw: AsyncTurn.draw,
-    RequireOutside: AsyncTurn.require_outside,
-    Pause: AsyncTurn.pause,
-    Elapsed: AsyncTurn.elapsed,
-    AwaitChange: AsyncTurn.await_change,
-    KeepAlive: AsyncTurn.keep_alive,
-    RunHandler: AsyncTurn.run_handler,
-    TransactionBegin: AsyncTurn.transaction_begin,
-    TransactionHold: AsyncTurn.transaction_hold,
-    TransactionApply: AsyncTurn.transaction_apply,
-    TransactionIsSame: AsyncTurn.transaction_is_same,
-    TransactionCommit: AsyncTurn.transaction_commit,
-    TransactionRollback: AsyncTurn.transaction_rollback,
-    Barrier: AsyncTurn.barrier,
-    AskInbox: AsyncTurn.ask_inbox,
-    ChargeVelocity: AsyncTurn.charge_velocity,
-    CallEffect: AsyncTurn.call_effect,
-    KeepTrying: AsyncTurn.keep_trying,
-    KeepLate: AsyncTurn.keep_late,
-    Tell: AsyncTurn.tell,
-}

@@ -23,8 +23,9 @@ from nebis.flow import Ask, Flow
 from nebis.policy import microseconds
 from nebis.ports.asks import Apply, CallEffect, Draw, Elapsed, KeepAlive, RequireOutside, Tell
 from nebis.ports.store import Store
+from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
-from nebis.runtime.eventloop import AsyncTurn, AsyncWorld
+from nebis.runtime.eventloop import AsyncWorld
 from nebis.sync import Operation
 
 PATIENCE_SECONDS: Final = 30.0
