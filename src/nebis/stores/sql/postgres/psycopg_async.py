@@ -45,7 +45,8 @@ class AsyncPsycopg:
         match ask:
             case Execute():
                 cursor.format = Format.BINARY
-                await cursor.execute(psycopg_wire.render(ask), ask.values or None, prepare=bool(ask.values))
+                values = psycopg_wire.bound(ask, connection)
+                await cursor.execute(psycopg_wire.render(ask), values, prepare=bool(ask.values))
                 return await _rows(cursor)
             case Control():
                 return (await cursor.execute(ask.text)).statusmessage
