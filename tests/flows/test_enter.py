@@ -1,12 +1,13 @@
 """Claiming, and waiting for a twin."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from nebis import InFlight, NotConfirmed, StoreUnavailable, Wait
-from nebis.core.answers import Grant, Granted, Locked, Replay, Running
+from nebis.core.answers import Grant, Granted, Locked, Replay, Reused, Running
 from nebis.core.verbs import Claim
 from nebis.flow import Ask
 from nebis.flows.enter import LONGEST_POLL_SECONDS, enter
@@ -69,6 +70,16 @@ def test_locked_record_is_in_flight() -> None:
     world = ScriptedWorld(Locked(), found=RECORD)
 
     assert world.run(enter(request_of())) == Running(record=RECORD, lease_left_us=0)
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_locked_record_that_is_completed_is_replayed_or_refused_all_the_same(is_same: bool) -> None:
+    """Found by simulation (seed 128199): whoever still holds its row can no longer change the outcome."""
+    record = completed(RECORD, b"bytes")
+    found = record if is_same else replace(record, fingerprint=b"another command")
+    world = ScriptedWorld(Locked(), found=found)
+
+    assert world.run(enter(request_of())) == (Replay(record=found) if is_same else Reused(record=found))
 
 
 def test_locked_key_without_a_record_to_show_is_in_flight_too() -> None:

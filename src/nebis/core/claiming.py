@@ -75,7 +75,7 @@ def claim(record: Record | None, verb: Claim, now: int, fence: Fence) -> Step[Cl
     over = _after_its_time(record, verb, now, fence)
     if over is not None:
         return over
-    mismatch = _compare(record, verb)
+    mismatch = compare(record, verb)
     if mismatch is not None:
         return mismatch
     match record.state:
@@ -115,7 +115,7 @@ def _begin(verb: Claim, now: int, fence: Fence, how: Grant, edge: Edge) -> Step[
     return Step(record=record, answer=Granted(record=record, how=how), edge=edge)
 
 
-def _compare(record: Record, verb: Claim) -> Step[ClaimAnswer] | None:
+def compare(record: Record, verb: Claim) -> Step[ClaimAnswer] | None:
     """Compare the command before looking at the state, so that misuse never hides behind a 409 (F105)."""
     for version, fingerprint in verb.fingerprints:
         if version == record.fingerprint_version:

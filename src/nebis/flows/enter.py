@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from nebis.core.answers import ClaimAnswer, Granted, Locked, Running
+from nebis.core.answers import ClaimAnswer, Granted, Locked, Replay, Running
+from nebis.core.claiming import compare
+from nebis.core.record import State
 from nebis.core.verbs import Claim
 from nebis.errors import InFlight
 from nebis.flow import Flow
@@ -88,11 +90,18 @@ def _claim_once(claim: Claim, request: Request) -> Flow[ClaimAnswer | Locked]:
 
 
 def _behind_a_lock(claim: Claim) -> Flow[ClaimAnswer | Locked]:
-    """Answer for a row that somebody's open transaction holds: its owner is at work inside it, so it is in flight."""
+    """Answer for a row that somebody's open transaction holds.
+
+    A completed record stays what it is, whatever that transaction does with it; otherwise the owner is at work inside
+    it, so it is in flight.
+    """
     try:
         record = yield from Find(claim.identity)
     except StoreFailure:
         record = None  # That it is held is known already; the read would only have said by whom.
     if record is None:
         return Locked()
+    if record.state is State.COMPLETED:
+        mismatch = compare(record, claim)
+        return Replay(record=record) if mismatch is None else mismatch.answer
     return Running(record=record, lease_left_us=0)
