@@ -17,7 +17,7 @@ from nebis.stores.sql.postgres.transactions_asyncpg import AsyncpgTransactions
 from nebis.stores.sql.postgres.transactions_psycopg import AsyncPsycopgTransactions, BlockingPsycopgTransactions
 from nebis.stores.sql.sqlite.transactions import SqliteTransaction
 from tests.transactions.scenes import WORK, Scene, Step, announce, finish, pay
-from tests.transactions.shops import open_shop
+from tests.transactions.shops import QUICK, open_shop
 
 STATEMENTS: tuple[tuple[type, str], ...] = (
     (BlockingPsycopgTransactions, "perform"),
@@ -74,7 +74,7 @@ def live(order: dict[str, Any]) -> None:
     executioner = Executioner(order.get("kill_at"))
     for owner, name in STATEMENTS:
         executioner.watch(owner, name)
-    shop = open_shop(order["driver"], order["url"], order["mode"], store=order.get("store"))
+    shop = open_shop(order["driver"], order["url"], order["mode"], store=order.get("store"), **QUICK)
     shop.prelude, steps = STOPS[order.get("stops", "nowhere")]
     try:
         execution = shop.sell(order["key"], *executioner.around(steps))

@@ -20,7 +20,7 @@ POSTGRES = DRIVERS[:3]
 MODES = ("guarded", "single")
 
 QUICK = {"lease": timedelta(seconds=0.6), "renewal": timedelta(seconds=0.2), "effect_timeout": timedelta(seconds=0.5)}
-"""A dead owner's successor need not wait for long."""
+"""A dead owner's successor need not wait for long; on a busy machine a living one may lose its lease."""
 
 
 class Shop:
@@ -40,7 +40,7 @@ class Shop:
         return Scene(key=key, attempt=attempt, transaction=transaction, driver=self.driver)
 
     def policy(self, options: dict[str, Any]) -> dict[str, Any]:
-        return {"effects": Local, "single_transaction": self.is_single, **QUICK, **options}
+        return {"effects": Local, "single_transaction": self.is_single, **options}
 
     def sell(self, key: str, *steps: Step, connection: object | None = None) -> Execution[str]:
         """Call the operation, whose handler does these steps, on a connection of the application's if one is given."""

@@ -61,7 +61,7 @@ def test_whenever_it_dies_the_retry_leaves_one_row_of_each(shop: Shop, nursery: 
 
 @pytest.fixture(params=POSTGRES)
 def guarded_shop(request: pytest.FixtureRequest, place: Callable[[str], str]) -> Iterator[BlockingShop | AsyncShop]:
-    made = open_shop(request.param, place(request.param), "guarded")
+    made = open_shop(request.param, place(request.param), "guarded", **QUICK)
     yield made
     made.close()
 
