@@ -70,8 +70,8 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def keys_for(case: str, known: Sequence[str]) -> Iterator[str]:
-    """Give a key per call: always a new one, or one of those that were completed before."""
-    return (str(uuid.uuid4()) for _ in itertools.count()) if case in FRESH_KEYS else itertools.cycle(known)
+    """Give a key per call, to any number of threads: always a new one, or one of those that were completed before."""
+    return map(str, iter(uuid.uuid4, None)) if case in FRESH_KEYS else itertools.cycle(known)
 
 
 async def load(call: AsyncCall, keys: Iterator[str], *, callers: int, seconds: float) -> Sample:
@@ -101,7 +101,6 @@ async def load(call: AsyncCall, keys: Iterator[str], *, callers: int, seconds: f
 def load_threads(call: BlockingCall, keys: Iterator[str], *, callers: int, seconds: float) -> Sample:
     """Keep that many threads calling for so long."""
     tally = Tally()
-    # Generators cannot be advanced by two threads at once.
     lock = threading.Lock()
     barrier = threading.Barrier(callers)
 
@@ -111,10 +110,8 @@ def load_threads(call: BlockingCall, keys: Iterator[str], *, callers: int, secon
         started = begun = clock()
         deadline = started + seconds
         while started < deadline:
-            with lock:
-                key = next(keys)
             try:
-                call(key)
+                call(next(keys))
             except Exception as error:  # noqa: BLE001 - as above.
                 tally.failures.append(described(error))
             else:
