@@ -130,8 +130,8 @@ def _upkeep(book: Book) -> Iterator[Verdict]:
         ("bytes per record, 300-byte body", "bytes_per_record", 900, 600),
         ("bytes of WAL per cycle", "wal_bytes_per_cycle", 1300, 950),
         ("fingerprint of 300 bytes of JSON, standard library, us", "fingerprint_us", 25, 15),
-        # Nebis does not use it: the line stands for what could be had.
-        ("fingerprint of 300 bytes of JSON, with orjson, us", "fingerprint_orjson_us", 6, 4),
+        # Installed where this is measured; Nebis has no use for it.
+        ("fingerprint of 300 bytes of JSON, with orjson installed, us", "fingerprint_us", 6, 4),
         ("1,000 attempts in flight with 4 KB bodies, MB", "memory_megabytes", 60, 25),
     ):
         yield Verdict(what=what, measured=get(name), floor=floor, goal=goal, is_upper_bound=True)

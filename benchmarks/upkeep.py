@@ -95,13 +95,14 @@ def _storage(plan: Plan, stage: Stage, book: Book, places: Places) -> None:
     with Child("worker", NAME, places, stage.log) as worker, _connected(places) as connection:
         worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=0.2)
         connection.execute("CHECKPOINT")
-        empty_rows, first = _rows(connection), _log_position(connection)
-        while (rows := _rows(connection)) - empty_rows < plan.storage_cycles:
-            book.progress(f"storage, {rows - empty_rows:,} of {plan.storage_cycles:,} cycles")
+        first_rows, logged = _rows(connection), 0
+        while (rows := _rows(connection)) - first_rows < plan.storage_cycles:
+            book.progress(f"storage, {rows - first_rows:,} of {plan.storage_cycles:,} cycles")
+            before = _log_position(connection)
             worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=2.0)
-        last = _log_position(connection)
-        connection.execute("VACUUM")
-        book.figures["wal_bytes_per_cycle"] = (last - first) / (rows - empty_rows)
+            logged += _log_position(connection) - before
+            connection.execute("VACUUM")  # As autovacuum does in hours, so that space is used again.
+        book.figures["wal_bytes_per_cycle"] = logged / (rows - first_rows)
         book.figures["bytes_per_record"] = _size(connection) / rows
 
 
