@@ -387,7 +387,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
                 keeps_house=self._keeps_house,
                 recover=functools.partial(self._recover_on, loop, Patience()),
             )
-        except BaseException as error:
+        except BaseException as error:  # Whatever it was, nobody else knows of these connections.
             await backend.sessions.close()
             if isinstance(error, StoreFailure):
                 raise StoreUnavailable(error.detail) from error
