@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
 from nebis.errors import ConfigError, MisuseError
 from nebis.flow import Ask
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
 from nebis.stores.sql.sqlite.failures import failure_of, leaves_connection_usable, primary_code
 from nebis.stores.sql.sqlite.journal import GuardedCheckpoints, Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _RETRY_SECONDS = 0.002
 """How often a busy file is tried again. SQLite's own timeout backs off to a tenth of a second, which a process that
 writes all the time never leaves free: of eight such processes three were starved for five seconds."""
+
+_DOLLAR_NUMBER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\$(\d+)""")
+"""How another database counts parameters, outside of quotes; to SQLite that would be a name."""
+
+_CLOCK = "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"
+"""The fragment `now` of the statements."""
 
 
 class Connection:
@@ -90,14 +99,32 @@ class Connection:
         self._refuse_if_lost()
         if query.members is None:
             return self._execute(query.statement.text, query.shared)
-        text = query.statement.text
-        return [row for member in query.members for row in self._execute(text, {**query.shared, **member})]
+        text, bound = _by_position(query.statement)
+        shared = self._at_one_instant(query.shared)
+        cursor = self._cursor()
+        rows: list[Row] = []
+        for member in query.members:
+            rows += patiently(self._busy_seconds, _fetched, cursor, text, bound({**shared, **member}))
+            if cursor.description is None and cursor.rowcount > 0:
+                # Its count says what RETURNING identity would say, for less.
+                rows.append((member.get("identity"),))
+        return rows
+
+    def _at_one_instant(self, shared: Mapping[str, object]) -> Mapping[str, object]:
+        """Look at the clock once for all members: it is the same clock that each of their statements would ask."""
+        if "now" not in shared or shared["now"] is not None:
+            return shared
+        [(now,)] = self._execute(_CLOCK)
+        return {**shared, "now": now}
 
     def _execute(self, text: str, values: Mapping[str, object] = MappingProxyType({})) -> list[Row]:
         """Run one statement, again and again while the file is busy: a busy statement has done nothing."""
+        return patiently(self._busy_seconds, _fetched, self._cursor(), text, _bindable(values))
+
+    def _cursor(self) -> sqlite3.Cursor:
         cursor = self.raw.cursor()
         cursor.row_factory = None  # The application's own connection may make something else of its rows.
-        return patiently(self._busy_seconds, lambda: cursor.execute(text, _bindable(values)).fetchall())
+        return cursor
 
     def _commit(self) -> None:
         self._refuse_if_lost()
@@ -170,6 +197,23 @@ def _bindable(values: Mapping[str, object]) -> dict[str, Any]:
     return {name: value.bytes if isinstance(value, UUID) else value for name, value in values.items()}
 
 
+@cache
+def _by_position(statement: Statement) -> tuple[str, Callable[[Mapping[str, object]], list[Any]]]:
+    """Return the text with numbers for names, and what puts values in their order: the driver looks up no names."""
+    names = statement.parameters
+
+    def bound(values: Mapping[str, object]) -> list[Any]:
+        ordered = [values[name] for name in names]
+        return [value.bytes if isinstance(value, UUID) else value for value in ordered]
+
+    text = _DOLLAR_NUMBER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], statement.positional)
+    return text, bound
+
+
+def _fetched(cursor: sqlite3.Cursor, text: str, values: Any) -> list[Row]:
+    return cursor.execute(text, values).fetchall()
+
+
 def _connect(file: DatabaseFile) -> sqlite3.Connection:
     is_new = not file.path.exists()
     # A file that is known must never be created anew: that would be a second, empty memory of the same keys.
@@ -228,13 +272,15 @@ def _switch_journal(raw: sqlite3.Connection, wanted: str, busy_seconds: float) -
         raise ConfigError([f"the file system does not allow SQLite's journal mode {wanted} (it stays {found})"])
 
 
-def patiently(busy_seconds: float, act: Callable[[], T]) -> T:
+def patiently(busy_seconds: float, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Try until the file is not busy, or for so long; then let the caller see that it was."""
-    deadline = time.monotonic() + busy_seconds
+    deadline: float | None = None
     while True:
         try:
-            return act()
+            return act(*args, **kwargs)
         except sqlite3.OperationalError as error:
-            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+            now = time.monotonic()
+            deadline = now + busy_seconds if deadline is None else deadline
+            if primary_code(error) != sqlite3.SQLITE_BUSY or now >= deadline:
                 raise
         time.sleep(_RETRY_SECONDS)

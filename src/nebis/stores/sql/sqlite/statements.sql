@@ -1,6 +1,7 @@
 -- Every statement of the SQLite store. Plural ones run once per member. They always run between BEGIN IMMEDIATE and
 -- COMMIT, so nobody else writes between them and no row needs a lock of its own.
--- 'now' stands still within one run of a statement, however often it is written.
+-- 'now' stands still within one run of a statement, however often it is written, and for all members of a plural one.
+-- A plural one that returns nothing is answered with the identity of each member that it changed.
 
 -- fragment: now
 COALESCE(:now, CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER))
@@ -57,15 +58,13 @@ SET state = 'C',
 WHERE {is_owner}
     AND state IN ('P', 'D')
     AND open_effect IS NULL
-    AND (rejection IS NULL OR :outcome_kind = 'R')
-RETURNING identity;
+    AND (rejection IS NULL OR :outcome_kind = 'R');
 
 -- name: renew
 UPDATE nebis_record
 SET lease_until = max(lease_until, {now} + :lease_us)
 WHERE {is_owner}
-    AND state = 'P'
-RETURNING identity;
+    AND state = 'P';
 
 -- name: release
 -- Never when dirty (F076).
@@ -75,8 +74,7 @@ SET state = 'A',
 WHERE {is_owner}
     AND state = 'P'
     AND NOT is_dirty
-    AND rejection IS NULL
-RETURNING identity;
+    AND rejection IS NULL;
 
 -- name: read
 -- One row per effect; a member without a record still gets a row, with the clock on it. The fence is the next unused
