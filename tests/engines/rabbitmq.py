@@ -4,12 +4,20 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tests.engines.daemon import Daemon
 from tests.engines.ports import free_port
 from tests.engines.rabbitmq_programs import find_rabbitmq, program_paths, server_script
+
+_QUEUE_TABLE = "mnesia/*/rabbit_durable_queue.DC?"
+_ERLANG_OPTIONS = (
+    "-kernel inet_dist_use_interface {127,0,0,1}",
+    "-mnesia dump_log_time_threshold 100",  # Milliseconds until what was declared is in its table.
+    "+S 2:2",
+)
 
 
 class RabbitServer(Daemon):
@@ -34,6 +42,14 @@ class RabbitServer(Daemon):
         if self._mapper is None:
             self._mapper = self._spawn(["epmd", "-port", str(self._mapper_port), "-address", "127.0.0.1"])
         super().start()
+
+    def await_kept(self, queue: str) -> None:
+        """Wait until a crash leaves a durable queue alone.
+
+        Mnesia, killed within seconds of its start, may throw away a log that it had written; its tables it keeps.
+        """
+        while not any(queue.encode() in table.read_bytes() for table in self._home.glob(_QUEUE_TABLE)):
+            time.sleep(0.01)  # Only the files tell; there is no event to wait for.
 
     def close(self) -> None:
         """End the server and its port mapper, and remove the files."""
@@ -69,7 +85,7 @@ class RabbitServer(Daemon):
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._home / "plugins"),
             "RABBITMQ_MNESIA_BASE": str(self._home / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self._home),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(_ERLANG_OPTIONS),
             # The script then becomes the server instead of waiting for it.
             "RUNNING_UNDER_SYSTEMD": "1",
         }

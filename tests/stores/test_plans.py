@@ -11,6 +11,7 @@ from nebis.stores import open_blocking
 from nebis.stores.sql.asks import Statement
 from nebis.stores.sql.dialect import postgres_dialect
 from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.statements import lone
 from tests.engines.postgres import PostgresServer
 
 ROWS = 200_000
@@ -19,9 +20,10 @@ ROWS = 200_000
 EXECUTIONS = 6
 """Left to itself, PostgreSQL keeps a plan for good from the sixth on, if it seems as good as those before."""
 
+_MESSAGE = {"message_id", "topic", "content_type", "ordering_key", "headers", "payload", "available_at"}
 _STATEMENTS = postgres_dialect().statements
-BY_KEY = {
-    statement.name: statement
+_PLURAL = [
+    statement
     for statement in (
         _STATEMENTS.complete,
         _STATEMENTS.complete_and_stage,
@@ -34,7 +36,9 @@ BY_KEY = {
         _STATEMENTS.read_by_id,
     )
     if statement is not None
-}
+]
+_LONE = [lone(statement, frozenset(statement.parameters) - _MESSAGE - {"now"}) for statement in _PLURAL]
+BY_KEY = {statement.name: statement for statement in (*_PLURAL, *_LONE) if statement is not None}
 SWEEPS = {statement.name: statement for statement in (_STATEMENTS.expire, _STATEMENTS.purge, _STATEMENTS.forget)}
 FILLING = """
 INSERT INTO nebis_record (

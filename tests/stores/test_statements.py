@@ -6,7 +6,7 @@ import pytest
 from nebis.errors import ConfigError
 from nebis.stores.sql.dialect import Statements, postgres_dialect, sqlite_dialect
 from nebis.stores.sql.rows import EFFECT_COLUMNS, RECORD_COLUMNS
-from nebis.stores.sql.statements import read_statements
+from nebis.stores.sql.statements import lone, read_statements
 
 INJECTIONS = ['x"; DROP TABLE nebis_record; --', "", "a b", "1st", "ä", "x" * 64, "a.b", "x\n"]
 
@@ -51,6 +51,45 @@ def test_fragments_are_repeated_where_they_are_named() -> None:
 
     assert list(read_statements(source)) == ["x"]
     assert read_statements(source)["x"].positional == "SELECT COALESCE($1, 1), '{}', COALESCE($1, 1)"
+
+
+PLURAL = """-- name: x
+SELECT member.a, message.b
+FROM unnest(:a::bytea[], :c::text[]) AS member (a, c)
+CROSS JOIN unnest(
+    :b::bigint[]
+) WITH ORDINALITY AS message (b, position)
+CROSS JOIN unnest(member.kept) AS kept
+"""
+
+
+def test_a_lone_member_needs_no_arrays() -> None:
+    statement = lone(read_statements(PLURAL)["x"], frozenset("abc"))
+
+    assert statement is not None
+    assert statement.parameters == ("a", "c", "b")
+    assert statement.text.splitlines()[1:] == [
+        "FROM (VALUES (:a::bytea, :c::text)) AS member (a, c)",
+        "CROSS JOIN (VALUES (",
+        "    :b::bigint",
+        ", 1::bigint)) AS message (b, position)",
+        "CROSS JOIN unnest(member.kept) AS kept",
+    ]
+
+
+def test_what_all_members_share_stays_an_array_beside_a_lone_member() -> None:
+    statement = lone(read_statements(PLURAL)["x"], frozenset("ac"))
+
+    assert statement is not None
+    assert "(VALUES (:a::bytea, :c::text)) AS member" in statement.text
+    assert ":b::bigint[]\n) WITH ORDINALITY AS message" in statement.text
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT :a::bytea[]", "SELECT 1 FROM unnest(:a::bytea[], :b::text[]) AS member (a, b)"]
+)
+def test_a_column_that_must_be_an_array_keeps_a_statement_plural(text: str) -> None:
+    assert lone(read_statements(f"-- name: x\n{text}")["x"], frozenset("a")) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -216,6 +216,10 @@ class AsyncSessions(Protocol):
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a store flow on one connection, shielded from the caller's cancellation."""
+        ...
+
+    def run_unshielded(self, flow: Flow[T]) -> Awaitable[T]:
+        """Do the same for a task of ours that no caller can cancel, and save the shield."""
         ...
 
     async def close(self) -> None:

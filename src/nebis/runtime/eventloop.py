@@ -107,7 +107,7 @@ class AsyncWorld:
         return self._batcher.apply(verb)
 
     async def _send(self, verbs: Sequence[Verb]) -> Sequence[Answer | Locked]:
-        answers = await self.backend.sessions.run(self.backend.store.apply(verbs))
+        answers = await self.backend.sessions.run_unshielded(self.backend.store.apply(verbs))
         for verb in verbs:
             self.signals.applied(verb)
         return answers

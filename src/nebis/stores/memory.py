@@ -356,6 +356,8 @@ class AsyncMemorySessions:
         """Perform a flow."""
         return await drive_async(flow, self._perform)
 
+    run_unshielded = run
+
     async def close(self) -> None:
         """Do nothing."""
 

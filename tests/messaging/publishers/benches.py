@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -160,6 +161,7 @@ class ValkeyBench(ServerBench):
 class RabbitBench(ServerBench):
     def __init__(self, server: RabbitServer) -> None:
         super().__init__(server, server.url, dead_url="amqp://guest:guest@127.0.0.1:9/")
+        self._await_kept = server.await_kept
 
     def publisher(self, url: str | None = None) -> Publisher:
         return RabbitPublisher(url or self.url, timeout_seconds=TIMEOUT_SECONDS)
@@ -167,6 +169,7 @@ class RabbitBench(ServerBench):
     async def prepare(self, topic: str) -> None:
         async with await aio_pika.connect(self.url) as connection:
             await (await connection.channel()).declare_queue(topic, durable=True)
+        await asyncio.to_thread(self._await_kept, topic)
 
     async def arrived(self, topic: str) -> list[Arrived]:
         found = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from nebis.errors import ConfigError
 from nebis.stores.sql.asks import Statement
@@ -24,6 +25,8 @@ _TOKEN = re.compile(
 )
 _SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 # Indexes cannot be named with a schema; they are written in double quotes, which keeps them as they are.
+_UNNEST = re.compile(r"\bunnest\((?P<columns>[^()]*)\)(?P<position> WITH ORDINALITY)?")
+_ARRAY = re.compile(r":([a-z_]+)::[a-z]+\[\]")
 _RELATION = re.compile(r'"[^"]*"|\bnebis_\w+')
 
 
@@ -97,3 +100,23 @@ def qualified(text: str, schema: str | None) -> str:
     if schema is None:
         return text
     return _RELATION.sub(lambda found: found[0] if found[0].startswith('"') else f'"{schema}".{found[0]}', text)
+
+
+@cache
+def lone(statement: Statement, columns: frozenset[str]) -> Statement | None:
+    """Return a plural statement for a single member, with plain values in these columns; None where it needs arrays.
+
+    An array of one costs client and server more than the value itself.
+    """
+
+    def one_row(unnest: re.Match[str]) -> str:
+        arrays = _ARRAY.findall(unnest["columns"])
+        if not arrays or not columns.issuperset(arrays):
+            return unnest[0]
+        position = ", 1::bigint" if unnest["position"] else ""
+        return f"(VALUES ({unnest['columns'].replace('[]', '')}{position}))"
+
+    text = _UNNEST.sub(one_row, statement.text)
+    if not columns.isdisjoint(_ARRAY.findall(text)):
+        return None
+    return _statement(f"{statement.name}_lone", text, None)

@@ -80,10 +80,19 @@ class AsyncSqlSessions(Generic[C]):
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a store flow on one connection. Cancelling the caller detaches it and lets the flow finish."""
-        task = asyncio.get_running_loop().create_task(self._run(flow))
+        task = asyncio.get_running_loop().create_task(self.run_unshielded(flow))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
+
+    async def run_unshielded(self, flow: Flow[T]) -> T:
+        """Perform a store flow on one connection, which is never used again if somebody cancels this task after all."""
+        connection = await self._source.take()
+        conversation = new_conversation(self._driver, self._settings, is_pinned=self._source.is_pinned)
+        try:
+            return await _converse(self._driver, connection, conversation, flow)
+        finally:
+            await self._source.give_back(connection, is_spoilt=conversation.is_spoilt)
 
     async def close(self) -> None:
         """Wait for detached flows, then close every connection that is ours."""
@@ -95,14 +104,6 @@ class AsyncSqlSessions(Generic[C]):
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Retrieved: a detached flow has nobody left to tell, and the loop would complain.
-
-    async def _run(self, flow: Flow[T]) -> T:
-        connection = await self._source.take()
-        conversation = new_conversation(self._driver, self._settings, is_pinned=self._source.is_pinned)
-        try:
-            return await _converse(self._driver, connection, conversation, flow)
-        finally:
-            await self._source.give_back(connection, is_spoilt=conversation.is_spoilt)
 
 
 class _Home:
@@ -133,6 +134,17 @@ class OwnAsyncConnections(Generic[C]):
         if self._is_closed:
             raise Unreachable("these connections were closed")
         home = self._home()
+        if home.free.locked():
+            await self._await_free(home)
+        else:
+            await home.free.acquire()  # Comes back at once, and needs no timer.
+        try:
+            return self._idle(home) or await self._open()
+        except BaseException:
+            home.free.release()
+            raise
+
+    async def _await_free(self, home: _Home) -> None:
         try:
             async with asyncio.timeout(self._settings.acquire_timeout_seconds):
                 await home.free.acquire()
@@ -141,11 +153,6 @@ class OwnAsyncConnections(Generic[C]):
                 f"all {self._size} connections are busy and none came back "
                 f"within {self._settings.acquire_timeout_seconds:g} s"
             ) from None
-        try:
-            return self._idle(home) or await self._open()
-        except BaseException:
-            home.free.release()
-            raise
 
     async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
         """Keep a connection for the next flow unless it may be in the middle of something."""

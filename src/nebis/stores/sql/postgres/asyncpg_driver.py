@@ -19,12 +19,16 @@ from nebis.stores.sql.postgres.settings import Settings
 
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`, or the stand-in that a pool hands out for one."""
+Listener: TypeAlias = Callable[[Any, Any], None]
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
     """A connection that notices when the network swallows what it sends."""
 
-    __slots__ = ()
+    __slots__ = ("conversation",)
+
+    conversation: Conversation | None
+    """Who hears what the server says unasked."""
 
     def bound_silence(self, seconds: float) -> None:
         """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""
@@ -84,6 +88,9 @@ class Asyncpg:
             connection_class=_Connection,
         )
         connection.bound_silence(self._settings.silence_seconds)
+        connection.conversation = None
+        # Once for all conversations: asyncpg inspects whatever is to listen.
+        connection.add_log_listener(_pass_on)
         return connection
 
     def is_idle(self, connection: Connection) -> bool:
@@ -105,19 +112,24 @@ class Asyncpg:
         """Describe what `perform` raised."""
         return asyncpg_failures.describe(error)
 
-    def listen_to_warnings(self, connection: Connection, conversation: Conversation) -> Callable[[Any, Any], None]:
+    def listen_to_warnings(self, connection: Connection, conversation: Conversation) -> Listener | None:
         """Let the conversation hear what the server says unasked."""
+        if type(connection) is _Connection:  # A stand-in of a pool counts as an instance of anything like it.
+            connection.conversation = conversation
+            return None
 
         # The loop calls this before it resumes whoever waits for the answer that came after the warning.
         def listener(_: Any, message: Any) -> None:
-            conversation.hear(severity=message.severity_en, sqlstate=message.sqlstate)
+            _tell(conversation, message)
 
         connection.add_log_listener(listener)
         return listener
 
-    def stop_listening(self, connection: Connection, listening: Callable[[Any, Any], None]) -> None:
+    def stop_listening(self, connection: Connection, listening: Listener | None) -> None:
         """Undo `listen_to_warnings`."""
-        if _is_open(connection):
+        if listening is None:
+            connection.conversation = None
+        elif _is_open(connection):
             connection.remove_log_listener(listening)
 
     def discard(self, connection: Connection) -> None:
@@ -126,6 +138,16 @@ class Asyncpg:
             connection.terminate()
         except RuntimeError:  # Its loop is closed, and its socket with it.
             return
+
+
+def _pass_on(connection: _Connection, message: Any) -> None:
+    """Tell whoever uses one of our own connections; in between nobody asked for anything."""
+    if connection.conversation is not None:
+        _tell(connection.conversation, message)
+
+
+def _tell(conversation: Conversation, message: Any) -> None:
+    conversation.hear(severity=message.severity_en, sqlstate=message.sqlstate)
 
 
 def _is_open(connection: Connection) -> bool:

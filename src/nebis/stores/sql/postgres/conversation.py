@@ -16,6 +16,7 @@ from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
 from nebis.stores.sql.postgres.failures import Stage, Trouble, is_lost_replication, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
+from nebis.stores.sql.statements import lone
 
 T = TypeVar("T")
 
@@ -183,5 +184,7 @@ def _executing(query: Query) -> Execute:
     if query.members is None:
         return Execute(query.statement, query.shared)
     names = frozenset(name for name in query.statement.parameters if name not in query.shared)
+    if len(query.members) == 1 and (alone := lone(query.statement, names)) is not None:
+        return Execute(alone, {**query.shared, **query.members[0]})
     columns: dict[str, object] = {name: [member[name] for member in query.members] for name in names}
     return Execute(query.statement, {**query.shared, **columns}, names)

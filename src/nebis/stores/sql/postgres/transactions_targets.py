@@ -174,6 +174,10 @@ class AsyncTransactions:
         """Perform a store flow outside of any transaction of the application."""
         return await self._sessions.run(flow)
 
+    async def run_unshielded(self, flow: Flow[T]) -> T:
+        """Do the same for a task that no caller can cancel."""
+        return await self._sessions.run_unshielded(flow)
+
     async def close(self) -> None:
         """Close every connection that is ours."""
         await self._own.close()

@@ -105,8 +105,11 @@ class AsyncSqliteSessions:
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a flow on the thread. A cancelled caller leaves, the flow goes on to its end."""
-        running = asyncio.get_running_loop().run_in_executor(self._executor(), self._sessions.run, flow)
-        return await asyncio.shield(running)
+        return await asyncio.shield(self.run_unshielded(flow))
+
+    def run_unshielded(self, flow: Flow[T]) -> asyncio.Future[T]:
+        """Perform a flow on the thread, or not at all if the caller is cancelled before its turn."""
+        return asyncio.get_running_loop().run_in_executor(self._executor(), self._sessions.run, flow)
 
     async def close(self) -> None:
         """Close the connection, after what is running, and end the thread."""
