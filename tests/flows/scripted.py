@@ -32,6 +32,7 @@ from nebis.ports.asks import (
     TransactionHold,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.inbox import AskInbox
 from nebis.ports.observer import Event
@@ -60,11 +61,12 @@ class ScriptedWorld:
         self._found = found
         self._handler = handler
         self._admits = admits
-        self._says: dict[type[Ask[Any]], list[object]] = {TransactionIsSame: [True]}
+        self._says: dict[type[Ask[Any]], list[object]] = {TransactionIsSame: [True], TransactionSettle: [True]}
         self._says.update({kind: list(lines) for kind, lines in says.items()})
         self.clock_seconds = 0.0
         self.inbox = MemoryStore(clock=lambda: NOW)
         self.asked: list[Ask[Any]] = []
+        self.verbs: list[Verb] = []
 
     def run(self, flow: Flow[T]) -> T:
         return drive(flow, self.perform)
@@ -72,8 +74,8 @@ class ScriptedWorld:
     def perform(self, ask: Ask[Any]) -> Any:
         self.asked.append(ask)
         match ask:
-            case Apply() | TransactionApply():
-                return self._say(ask.verb)
+            case Apply() | TransactionApply() | TransactionSettle():
+                return self._say(ask)
             case (
                 TransactionBegin()
                 | TransactionHold()
@@ -113,16 +115,15 @@ class ScriptedWorld:
         return [ask for ask in self.asked if isinstance(ask, kind)]
 
     @property
-    def verbs(self) -> list[Verb]:
-        return [ask.verb for ask in self.asked if isinstance(ask, Apply | TransactionApply)]
-
-    @property
     def told(self) -> list[Event]:
         return [ask.event for ask in self.of(Tell)]
 
-    def _say(self, verb: Verb) -> Answer | Locked:
+    def _say(self, ask: Apply | TransactionApply | TransactionSettle) -> Answer | Locked | None:
+        if isinstance(ask, TransactionSettle) and _next(self._says[TransactionSettle]) is None:
+            return None
+        self.verbs.append(ask.verb)
         line: Answer | Locked | Callable[[Verb], Answer | Locked] = _next(self._script)
-        return line(verb) if callable(line) else line
+        return line(ask.verb) if callable(line) else line
 
     def _run_handler(self, record: Record) -> Returned[object] | Raised | Settled:
         try:

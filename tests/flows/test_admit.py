@@ -26,7 +26,7 @@ from nebis.core.record import Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Claim, Release
 from nebis.flow import drive
 from nebis.flows.admit import Admission, AttemptsUsedUp, admit, park
-from nebis.ports.asks import RunHandler, Settled, TransactionApply, TransactionIsSame
+from nebis.ports.asks import RunHandler, Settled, TransactionApply, TransactionSettle
 from nebis.ports.inbox import AskInbox, Letter, ParkedLetter, Place, Progress
 from nebis.ports.observer import GapFound, MessageIgnored, MessageParked
 from nebis.ports.store import DefiniteFailure
@@ -339,7 +339,8 @@ class TestSingleTransaction:
         world = ScriptedWorld(GRANTED, Kept())
 
         assert world.run(admit(self.admission())) == Done(is_duplicate=False)
-        assert all(isinstance(ask, TransactionApply) for ask in world.asked if getattr(ask, "verb", None))
+        about_records = [type(ask) for ask in world.asked if getattr(ask, "verb", None)]
+        assert about_records == [TransactionApply, TransactionSettle]
 
     def test_failure_is_counted_outside_the_transaction_that_is_undone(self) -> None:
         world = ScriptedWorld(granted(1), granted(3), Kept(), handler=raising(ValueError()))
@@ -363,7 +364,7 @@ class TestSingleTransaction:
 
     def test_transaction_that_somebody_ended_inside_is_in_doubt(self) -> None:
 
-        world = ScriptedWorld(GRANTED, GRANTED, Kept(), says={TransactionIsSame: [False]})
+        world = ScriptedWorld(GRANTED, GRANTED, Kept(), says={TransactionSettle: [None]})
 
         assert world.run(admit(self.admission())) == Parked(reason=ParkReason.IN_DOUBT, parked_id=str(LETTER.parked_id))
 

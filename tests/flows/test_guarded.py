@@ -17,6 +17,7 @@ from nebis.ports.asks import (
     TransactionHold,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.observer import Completed, DoubtRaised
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
@@ -109,7 +110,7 @@ def test_outcome_is_written_inside_and_told_after_the_commit() -> None:
 
 
 def test_transaction_that_somebody_ended_inside_is_in_doubt() -> None:
-    world = ScriptedWorld(Kept(), says={TransactionIsSame: [False]})
+    world = ScriptedWorld(Kept(), says={TransactionSettle: [None]})
 
     with pytest.raises(WriteInDoubt):
         world.run(commit_guarded(RECORD, REQUEST.policy, OUTCOME))
@@ -120,7 +121,7 @@ def test_transaction_that_somebody_ended_inside_is_in_doubt() -> None:
 
 
 def test_transaction_that_failed_before_its_commit_left_nothing() -> None:
-    world = ScriptedWorld(says={TransactionIsSame: [REFUSED]})
+    world = ScriptedWorld(says={TransactionSettle: [REFUSED]})
 
     with pytest.raises(StoreUnavailable, match="rolled back"):
         world.run(commit_guarded(RECORD, REQUEST.policy, OUTCOME))
@@ -150,7 +151,7 @@ def test_block_that_raised_is_rolled_back(line: bool | DefiniteFailure) -> None:
 
 
 def test_doubt_about_a_record_that_was_taken_over_is_not_announced() -> None:
-    world = ScriptedWorld(Refused(reason=Refusal.FENCED, found=RECORD), says={TransactionIsSame: [False]})
+    world = ScriptedWorld(Refused(reason=Refusal.FENCED, found=RECORD), says={TransactionSettle: [None]})
 
     with pytest.raises(WriteInDoubt):
         world.run(commit_guarded(RECORD, REQUEST.policy, OUTCOME))

@@ -18,6 +18,7 @@ from nebis.ports.asks import (
     TransactionCommit,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.observer import (
     AttemptStarted,
@@ -215,7 +216,7 @@ def test_rejection_that_meets_a_faster_twin_answers_with_the_twins_outcome() -> 
 
 def test_transaction_that_somebody_ended_inside_is_in_doubt() -> None:
     """The claim is repeated: it is there if that somebody committed, and comes anew if it was rolled back."""
-    world = ScriptedWorld(GRANTED, GRANTED, Kept(), says={TransactionIsSame: [False]})
+    world = ScriptedWorld(GRANTED, GRANTED, Kept(), says={TransactionSettle: [None]})
 
     with pytest.raises(WriteInDoubt):
         world.run(execute_single(REQUEST))
@@ -254,7 +255,7 @@ def test_handler_that_raised_in_a_transaction_that_cannot_even_be_asked_left_not
     ],
 )
 def test_doubt_that_meets_a_faster_twin_is_told_to_the_caller_only(script: tuple[Line, ...]) -> None:
-    world = ScriptedWorld(*script, says={TransactionIsSame: [False]})
+    world = ScriptedWorld(*script, says={TransactionSettle: [None]})
 
     with pytest.raises(WriteInDoubt):
         world.run(execute_single(REQUEST))
@@ -263,7 +264,7 @@ def test_doubt_that_meets_a_faster_twin_is_told_to_the_caller_only(script: tuple
 
 
 def test_doubt_that_cannot_be_stored_is_not_confirmed() -> None:
-    world = ScriptedWorld(GRANTED, REFUSED, says={TransactionIsSame: [False]})
+    world = ScriptedWorld(GRANTED, REFUSED, says={TransactionSettle: [None]})
 
     with pytest.raises(NotConfirmed):
         world.run(execute_single(REQUEST))

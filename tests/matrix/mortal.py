@@ -22,6 +22,7 @@ from nebis.ports.asks import (
     TransactionCommit,
     TransactionHold,
     TransactionIsSame,
+    TransactionSettle,
 )
 from nebis.ports.observer import Completed, EffectKnown
 from nebis.ports.store import Store
@@ -105,6 +106,7 @@ _NAMES: dict[type[Ask[Any]], str] = {
     TransactionBegin: "begin",
     TransactionHold: "hold",
     TransactionIsSame: "same",
+    TransactionSettle: "settle",
     TransactionCommit: "commit",
 }
 _EVENTS: dict[type[object], str] = {Completed: "tell completed", EffectKnown: "tell effect known"}

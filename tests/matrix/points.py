@@ -61,7 +61,7 @@ _WRITTEN_INSIDE = {
     "call/sent": "after send",
     "call/charged": "after reply",
     "call/after": "after call",
-    "checkpoint/before": "before same",
+    "checkpoint/before": "before settle",
     "checkpoint/before-commit": "before commit",
     "checkpoint/after-commit": "after commit",
     "checkpoint/after": "after tell effect known",

@@ -87,6 +87,11 @@ def commit(scene: Scene) -> Any:
     return scene.commit()
 
 
+def begin(scene: Scene) -> Any:
+    """Begin another transaction behind the back of the one that was ended."""
+    return scene.execute("BEGIN")
+
+
 def roll_back(scene: Scene) -> Any:
     return scene.rollback()
 

@@ -4,7 +4,19 @@ import pytest
 
 from nebis import InDoubt
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE
-from tests.transactions.scenes import Step, announce, bill, commit, fail, finish, misspell, pay, reject, roll_back
+from tests.transactions.scenes import (
+    Step,
+    announce,
+    begin,
+    bill,
+    commit,
+    fail,
+    finish,
+    misspell,
+    pay,
+    reject,
+    roll_back,
+)
 from tests.transactions.shops import Customer, Shop
 
 ENDINGS: dict[str, tuple[Step, ...]] = {
@@ -15,6 +27,9 @@ ENDINGS: dict[str, tuple[Step, ...]] = {
     "commit, then an exception": (pay, commit, fail),
     "commit, then a rejection": (pay, commit, reject),
     "commit, then a statement that fails": (pay, commit, misspell),
+    "commit, then another transaction": (pay, commit, begin, bill, announce, finish),
+    "rollback, then another transaction": (pay, roll_back, begin, bill, announce, finish),
+    "commit, then another transaction, then an exception": (pay, commit, begin, bill, fail),
 }
 
 
@@ -38,6 +53,23 @@ def test_on_the_applications_own_connection_too(shop: Shop, customer: Customer, 
         shop.sell(key, *ENDINGS[how], connection=customer.raw)
 
     assert told.value.reason == DOUBT_ENDED_INSIDE
+    assert shop.books.state(key) == "D"
+
+
+@pytest.mark.parametrize("how", ["commit, then another transaction", "rollback, then another transaction"])
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_nothing_of_another_transaction_is_committed_neither_a_row_nor_the_outcome(
+    shop: Shop, request: pytest.FixtureRequest, key: str, how: str, is_joined: bool
+) -> None:
+    """The outcome is written only where the transaction's own number is, so not even for a moment."""
+    connection = request.getfixturevalue("customer").raw if is_joined else None
+
+    with pytest.raises(InDoubt) as told:
+        shop.sell(key, *ENDINGS[how], connection=connection)
+
+    assert told.value.reason == DOUBT_ENDED_INSIDE
+    assert shop.books.of(f"bill of {key}") == (0, 0)
+    assert shop.books.of(key) == (int(how.startswith("commit")), 0)
     assert shop.books.state(key) == "D"
 
 

@@ -16,12 +16,12 @@ from nebis.ports.asks import (
     Elapsed,
     Pause,
     Tell,
-    TransactionApply,
     TransactionBegin,
     TransactionCommit,
     TransactionHold,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.messages import Message
 from nebis.ports.observer import Completed, DoubtRaised, EffectKnown
@@ -75,7 +75,7 @@ def not_mine(found: Record | None, ownership: Ownership) -> Refusal | None:
 def commit_guarded(record: Record, policy: Policy, outcome: Outcome, messages: tuple[Message, ...] = ()) -> Flow[None]:
     """Write the outcome and commit it with the business rows and the messages, or raise; nothing is half done."""
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
-    yield from _commit(record, policy, TransactionApply(verb, messages), lambda found: found.state is State.COMPLETED)
+    yield from _commit(record, policy, TransactionSettle(verb, messages), lambda found: found.state is State.COMPLETED)
     yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
 
 
@@ -90,7 +90,7 @@ def commit_step(record: Record, policy: Policy, step: Effect) -> Flow[None]:
         result=step.result,
         transactional_digest=step.digest,
     )
-    yield from _commit(record, policy, TransactionApply(verb), lambda found: found.effect(step.name) is not None)
+    yield from _commit(record, policy, TransactionSettle(verb), lambda found: found.effect(step.name) is not None)
     yield from Tell(
         EffectKnown(
             operation=record.operation, operation_id=str(record.record_id), effect=step.name, verdict=step.verdict
@@ -99,7 +99,7 @@ def commit_step(record: Record, policy: Policy, step: Effect) -> Flow[None]:
 
 
 def _commit(
-    record: Record, policy: Policy, write: TransactionApply, has_happened: Callable[[Record], bool]
+    record: Record, policy: Policy, write: TransactionSettle, has_happened: Callable[[Record], bool]
 ) -> Flow[None]:
     """Write and commit.
 
@@ -107,8 +107,7 @@ def _commit(
     `StoreUnavailable` if it is certain that nothing was committed, `NotConfirmed` if that cannot be learnt in time.
     """
     try:
-        is_same = yield from TransactionIsSame()
-        answer = (yield from write) if is_same else None
+        answer = yield from write
         if isinstance(answer, Kept):
             yield from TransactionCommit()
             return
@@ -120,7 +119,7 @@ def _commit(
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
     yield from TransactionRollback()
-    if not is_same:
+    if answer is None:
         yield from _doubt_ended_inside(record, policy)
     raise ClaimLost(record.operation, answer.reason if isinstance(answer, Refused) else Refusal.FENCED)
 

@@ -36,8 +36,8 @@ from nebis.ports.asks import (
     TransactionApply,
     TransactionBegin,
     TransactionCommit,
-    TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.messages import Message
 from nebis.ports.observer import Completed, Released, Withdrawn
@@ -105,10 +105,9 @@ def _commit(
 ) -> Flow[Ending]:
     """Write the outcome and commit everything at once."""
     try:
-        is_same = yield from TransactionIsSame()
-        if is_same:
-            verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
-            answer = yield from TransactionApply(verb, messages)
+        verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
+        answer = yield from TransactionSettle(verb, messages)
+        if answer is not None:
             assert isinstance(answer, Kept)  # I2: nobody else can have seen a claim that is not committed.
             yield from TransactionCommit()
     except IndefiniteFailure as failure:
@@ -118,7 +117,7 @@ def _commit(
     except StoreFailure as failure:
         yield from TransactionRollback()
         raise StoreUnavailable(f"the transaction was refused and rolled back: {failure.detail}") from failure
-    if not is_same:
+    if answer is None:
         yield from TransactionRollback()
         yield from _doubt_ended_inside(request, claim, record)
     yield from weigh(request, outcome)

@@ -132,7 +132,17 @@ class TransactionHold(Ask[Record | Locked | None]):
 
 @dataclass(frozen=True, slots=True)
 class TransactionApply(Ask[Answer | Locked]):
-    """Apply a verb inside the transaction of this turn, and stage messages if it is kept."""
+    """Apply a verb inside the transaction of this turn."""
+
+    verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettle(Ask[Answer | Locked | None]):
+    """Apply the last verb inside the transaction of this turn, and stage messages if it is kept.
+
+    None says that somebody ended the transaction behind our back: then nothing is applied.
+    """
 
     verb: Verb
     messages: tuple[Message, ...] = ()

@@ -243,6 +243,10 @@ class BlockingTransaction(Protocol):
         """Perform a store flow inside it; `Begin` and `Commit` of the flow are this transaction's own."""
         ...
 
+    def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside it, or return None if somebody else ended it: then nothing is written."""
+        ...
+
     def is_same(self) -> bool:
         """Tell whether the transaction that `begin` started is still the current one: nobody ended it meanwhile."""
         ...
@@ -270,6 +274,10 @@ class AsyncTransaction(Protocol):
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a store flow inside it; `Begin` and `Commit` of the flow are this transaction's own."""
+        ...
+
+    async def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside it, or return None if somebody else ended it: then nothing is written."""
         ...
 
     async def is_same(self) -> bool:

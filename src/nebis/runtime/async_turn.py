@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Complete, Verb, identity_of
+from nebis.core.verbs import Verb, identity_of
 from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
 from nebis.flows.ledger import Ledger
@@ -40,6 +40,7 @@ from nebis.ports.asks import (
     TransactionHold,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.inbox import AskInbox, Inbox
 from nebis.ports.messages import Message
@@ -51,6 +52,7 @@ from nebis.runtime.heartbeat import Watch
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
 from nebis.runtime.recursion import inside, require_outside
+from nebis.runtime.settling import settling
 from nebis.runtime.single import Single
 
 if TYPE_CHECKING:
@@ -273,12 +275,12 @@ class AsyncTurn:
 
     async def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
         self._moves = identity_of(ask.verb)
-        if self.beside is not None and isinstance(ask.verb, Complete):
-            await self._open().run(self.beside(self._world.backend.store))
-        if ask.messages:
-            return await self._open().run(self.outbox.apply_and_stage(ask.verb, ask.messages))
         [answer] = await self._open().run(self._world.backend.store.apply([ask.verb]))
         return answer
+
+    async def transaction_settle(self, ask: TransactionSettle) -> Answer | Locked | None:
+        self._moves = identity_of(ask.verb)
+        return await self._open().settle(settling(ask, self._world.backend.store, self.beside))
 
     async def transaction_is_same(self, _: TransactionIsSame) -> bool:
         return await self._open().is_same()
@@ -336,6 +338,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any] | Any]]
     TransactionBegin: AsyncTurn.transaction_begin,
     TransactionHold: AsyncTurn.transaction_hold,
     TransactionApply: AsyncTurn.transaction_apply,
+    TransactionSettle: AsyncTurn.transaction_settle,
     TransactionIsSame: AsyncTurn.transaction_is_same,
     TransactionCommit: AsyncTurn.transaction_commit,
     TransactionRollback: AsyncTurn.transaction_rollback,

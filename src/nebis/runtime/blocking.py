@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Complete, Verb, identity_of
+from nebis.core.verbs import Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
 from nebis.flows.drain import let_go
@@ -39,6 +39,7 @@ from nebis.ports.asks import (
     TransactionHold,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.inbox import AskInbox, Inbox
 from nebis.ports.messages import Message
@@ -54,6 +55,7 @@ from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
 from nebis.runtime.recursion import inside, require_outside
+from nebis.runtime.settling import settling
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
@@ -301,12 +303,12 @@ class BlockingTurn:
 
     def transaction_apply(self, ask: TransactionApply) -> Answer | Locked:
         self._moves = identity_of(ask.verb)
-        if self.beside is not None and isinstance(ask.verb, Complete):
-            self._open().run(self.beside(self._world.backend.store))
-        if ask.messages:
-            return self._open().run(self.outbox.apply_and_stage(ask.verb, ask.messages))
         [answer] = self._open().run(self._world.backend.store.apply([ask.verb]))
         return answer
+
+    def transaction_settle(self, ask: TransactionSettle) -> Answer | Locked | None:
+        self._moves = identity_of(ask.verb)
+        return self._open().settle(settling(ask, self._world.backend.store, self.beside))
 
     def transaction_is_same(self, _: TransactionIsSame) -> bool:
         return self._open().is_same()
@@ -369,6 +371,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     TransactionBegin: BlockingTurn.transaction_begin,
     TransactionHold: BlockingTurn.transaction_hold,
     TransactionApply: BlockingTurn.transaction_apply,
+    TransactionSettle: BlockingTurn.transaction_settle,
     TransactionIsSame: BlockingTurn.transaction_is_same,
     TransactionCommit: BlockingTurn.transaction_commit,
     TransactionRollback: BlockingTurn.transaction_rollback,

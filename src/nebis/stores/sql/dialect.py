@@ -70,6 +70,12 @@ class Statements:
     """Absent for the same reason."""
     complete_and_stage: Statement | None = None
     """Absent where a statement is no trip to a server."""
+    claim_inside: Statement | None = None
+    """Absent where a transaction locks the whole database: then nobody else claims during one."""
+    complete_inside: Statement | None = None
+    """Absent where it is no trip to ask first whether a transaction is still the same."""
+    complete_and_stage_inside: Statement | None = None
+    """Absent for the same reason."""
     blocks: Statement | None = None
     """Absent where a sweep finds what is due in one statement."""
     wake: Statement | None = None

@@ -147,6 +147,9 @@ class _LoopTransaction:
     def run(self, flow: Flow[T]) -> T:
         return self.runner.run(_awaited(self.transaction.run(flow)))
 
+    def settle(self, flow: Flow[T]) -> T | None:
+        return self.runner.run(_awaited(self.transaction.settle(flow)))
+
     def is_same(self) -> bool:
         return self.runner.run(_awaited(self.transaction.is_same()))
 

@@ -64,12 +64,13 @@ class TestTransactions:
 
         with store.transaction() as transaction:
             held = transaction.run(store.store.hold(stage.case.identity))
-            transaction.run(store.store.apply([PROBES["complete"](stage.case)], now=stage.now))
             is_same = transaction.is_same()
+            settled = transaction.settle(store.store.apply([PROBES["complete"](stage.case)], now=stage.now))
             transaction.commit()
 
         assert held == before
         assert is_same
+        assert settled == [Kept()]
         assert isinstance(store.ask(claim(by="second"), now=stage.now), Replay)
 
     def test_nothing_is_held_where_nothing_is(self, store: Connection) -> None:

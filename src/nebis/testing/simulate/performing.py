@@ -32,6 +32,7 @@ from nebis.ports.asks import (
     TransactionHold,
     TransactionIsSame,
     TransactionRollback,
+    TransactionSettle,
 )
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from nebis.recovery import ReadClock, ReadPage, Run, nobody
@@ -100,7 +101,8 @@ class Performer:
             WriteRow: lambda process, ask: self._write_row(process, ask.order, None),
             TransactionBegin: self._begin,
             TransactionHold: lambda process, ask: self._inside(process, lambda opened: opened.hold(ask.identity)),
-            TransactionApply: lambda process, ask: self._inside(
+            TransactionApply: lambda process, ask: self._inside(process, lambda opened: opened.apply(ask.verb)),
+            TransactionSettle: lambda process, ask: self._inside(
                 process, lambda opened: opened.apply(ask.verb, ask.messages)
             ),
             TransactionIsSame: lambda _, __: (True, True),

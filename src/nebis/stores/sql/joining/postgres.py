@@ -14,11 +14,9 @@ from nebis.stores.sql.postgres.conversation import Conversation, Execute
 from nebis.stores.sql.postgres.failures import Proof, Trouble
 from nebis.stores.sql.postgres.location import Driver, Location
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
+from nebis.stores.sql.postgres.transactions import TELL_WHETHER_SAME, Finish, Start, Undo
 
 _READ_SO_FAR = "SELECT pg_current_xact_id_if_assigned() IS NULL"
-_WHETHER_SAME = "current"
-"""The statement of `transactions.sql` that asks which transaction is the current one."""
 
 
 def joined(library: Library, shared: transactions_blocking.Belongings) -> BlockingTransaction:
@@ -160,8 +158,8 @@ class _Kept:
         standing = yield from Keep(lambda keeper: keeper.standing())
         if standing is Standing.CURRENT:
             return (yield from OnDriver(lambda: self._driver.perform(self._raw, ask)))
-        if standing is Standing.ENDED and isinstance(ask, Execute) and ask.statement.name == _WHETHER_SAME:
-            return [(None,)]
+        if standing is Standing.ENDED and isinstance(ask, Execute) and ask.statement.name in TELL_WHETHER_SAME:
+            return [(False,)]
         raise _Unsendable
 
     def _commit(self) -> Flow[None]:

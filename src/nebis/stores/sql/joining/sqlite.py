@@ -50,6 +50,10 @@ class JoinedTransaction:
         """Perform a store flow inside the transaction."""
         return self._hands.do(self._work.run(flow))
 
+    def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside the transaction, or return None if somebody else ended it."""
+        return self._hands.do(self._work.settle(flow))
+
     def is_same(self) -> bool:
         """Tell whether nobody else ended the transaction."""
         return self._hands.do(self._work.is_same())
@@ -89,6 +93,10 @@ class AsyncJoinedTransaction:
     async def run(self, flow: Flow[T]) -> T:
         """Perform a store flow inside the transaction."""
         return await self._undisturbed(self._work.run(flow))
+
+    async def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside the transaction, or return None if somebody else ended it."""
+        return await self._undisturbed(self._work.settle(flow))
 
     async def is_same(self) -> bool:
         """Tell whether nobody else ended the transaction."""
@@ -160,6 +168,9 @@ class _Work:
         yield from self._require_current()
         answer: T = yield from OnDriver(lambda: self._on_thread(lambda: self._begun().run(flow)))
         return answer
+
+    def settle(self, flow: Flow[T]) -> Flow[T | None]:
+        return (yield from self.run(flow)) if (yield from self.is_same()) else None
 
     def is_same(self) -> Flow[bool]:
         """Compare the library's transactions, then look for our savepoint in SQLite's."""

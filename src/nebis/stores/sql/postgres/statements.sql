@@ -28,10 +28,9 @@ AND record.record_id = member.record_id
 AND record.fence = member.fence
 AND record.nonce = member.nonce
 
--- name: claim
+-- fragment: claiming
 -- Begins the first life of a key: exactly what `first_life` says. Sorted, because it waits for whoever is inserting
 -- the same key, and two batches that wait in different orders would wait for ever.
-WITH clock AS MATERIALIZED (SELECT {now} AS now)
 INSERT INTO nebis_record AS record (
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
     lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
@@ -52,11 +51,54 @@ CROSS JOIN unnest(
 )
 ORDER BY member.position
 ON CONFLICT (identity) DO NOTHING
-RETURNING record.identity, record.fence, record.created_at;
+RETURNING record.identity, record.fence, record.created_at
+
+-- name: claim
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+{claiming};
+
+-- name: claim_inside
+-- The same in a transaction of the application. Two of those that claim the same key must not wait for each other at the
+-- unique index: duplicates would fill the pool and hold up strangers (F045). Whoever cannot have the advisory lock at
+-- once knows that a twin is at work, and inserts nothing. What is left to wait for is bounded by our own lock timeout.
+-- Each part needs a value of the one before, so that none can come too early: the application's timeout is read, the
+-- lock taken, our timeout set, the rows inserted and counted, and the application's timeout put back.
+WITH theirs AS MATERIALIZED (SELECT current_setting('lock_timeout') AS lock_timeout),
+reserved AS MATERIALIZED (
+    SELECT theirs.lock_timeout, bool_and(pg_try_advisory_xact_lock(member.lock_key)) AS is_free
+    FROM theirs
+    CROSS JOIN unnest(:lock_key::bigint[]) AS member (lock_key)
+    GROUP BY theirs.lock_timeout
+),
+bounded AS MATERIALIZED (
+    SELECT
+        reserved.lock_timeout,
+        reserved.is_free,
+        CASE WHEN reserved.is_free THEN set_config('lock_timeout', :lock_milliseconds::text, TRUE) END AS ours
+    FROM reserved
+),
+clock AS MATERIALIZED (
+    SELECT {now} AS now
+    FROM bounded
+    WHERE bounded.ours IS NOT NULL
+),
+claimed AS (
+    {claiming}
+),
+inserted AS MATERIALIZED (SELECT count(*) AS number FROM claimed),
+restored AS MATERIALIZED (
+    SELECT
+        bounded.is_free,
+        CASE WHEN inserted.number >= 0 THEN set_config('lock_timeout', bounded.lock_timeout, TRUE) END AS lock_timeout
+    FROM bounded
+    CROSS JOIN inserted
+)
+SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence, claimed.created_at
+FROM restored
+LEFT JOIN claimed ON TRUE;
 
 -- fragment: completable
 -- The lease is not asked: a late owner that nobody fenced holds the truth.
-clock AS MATERIALIZED (SELECT {now} AS now),
 held AS MATERIALIZED (
     SELECT member.*, record.is_awaited
     FROM unnest(
@@ -95,37 +137,79 @@ CROSS JOIN clock
 WHERE record.identity = held.identity
 RETURNING
     record.identity,
-    CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken;
+    CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken
+
+-- fragment: staging
+-- Nothing is staged unless the outcome is stored (I8).
+INSERT INTO nebis_outbox (
+    created_at, available_at, message_id, topic, content_type, ordering_key, headers, payload
+)
+SELECT
+    clock.now, COALESCE(message.available_at, clock.now), message.message_id, message.topic, message.content_type,
+    message.ordering_key, message.headers, message.payload
+FROM completed
+CROSS JOIN clock
+CROSS JOIN unnest(
+    :message_id::text[], :topic::text[], :content_type::text[], :ordering_key::text[], :headers::text[],
+    :payload::bytea[], :available_at::bigint[]
+) WITH ORDINALITY AS message (
+    message_id, topic, content_type, ordering_key, headers, payload, available_at, position
+)
+ORDER BY message.position
+ON CONFLICT (message_id) DO NOTHING
+
+-- fragment: clock_of_same
+-- Stands still unless the current transaction is the one that was enrolled, and with it all that is written: whoever
+-- ended that one inside left another, or none, in which nothing of ours may be committed.
+same AS MATERIALIZED (
+    SELECT pg_current_xact_id_if_assigned()::text IS NOT DISTINCT FROM :number::text AS is_same
+),
+clock AS MATERIALIZED (
+    SELECT {now} AS now
+    FROM same
+    WHERE same.is_same
+)
 
 -- name: complete
-WITH {completable}
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+{completable}
 {completing};
 
+-- name: complete_inside
+-- The same in a transaction of the application, if it is still the same. Says so, whether or not anything is completed.
+WITH {clock_of_same},
+{completable},
+completed AS (
+    {completing}
+)
+SELECT same.is_same, completed.identity, completed.woken
+FROM same
+LEFT JOIN completed ON TRUE;
+
 -- name: complete_and_stage
--- The outcome and what is to be published in one trip; nothing is staged unless the outcome is stored (I8).
-WITH {completable},
+-- The outcome and what is to be published in one trip.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+{completable},
 completed AS (
     {completing}
 ),
 staged AS (
-    INSERT INTO nebis_outbox (
-        created_at, available_at, message_id, topic, content_type, ordering_key, headers, payload
-    )
-    SELECT
-        clock.now, COALESCE(message.available_at, clock.now), message.message_id, message.topic, message.content_type,
-        message.ordering_key, message.headers, message.payload
-    FROM completed
-    CROSS JOIN clock
-    CROSS JOIN unnest(
-        :message_id::text[], :topic::text[], :content_type::text[], :ordering_key::text[], :headers::text[],
-        :payload::bytea[], :available_at::bigint[]
-    ) WITH ORDINALITY AS message (
-        message_id, topic, content_type, ordering_key, headers, payload, available_at, position
-    )
-    ORDER BY message.position
-    ON CONFLICT (message_id) DO NOTHING
+    {staging}
 )
 SELECT completed.identity, completed.woken FROM completed;
+
+-- name: complete_and_stage_inside
+WITH {clock_of_same},
+{completable},
+completed AS (
+    {completing}
+),
+staged AS (
+    {staging}
+)
+SELECT same.is_same, completed.identity, completed.woken
+FROM same
+LEFT JOIN completed ON TRUE;
 
 -- name: renew
 WITH clock AS MATERIALIZED (SELECT {now} AS now),

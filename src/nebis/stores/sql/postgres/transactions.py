@@ -20,6 +20,7 @@ from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
+from nebis.stores.sql.dialect import postgres_dialect
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
 from nebis.stores.sql.postgres.failures import Stage, Trouble
 from nebis.stores.sql.postgres.settings import Settings
@@ -39,7 +40,14 @@ _SAMPLES: Mapping[str, object] = {
     "smallint": 2**10,
     "boolean": True,
 }
+_SAMPLE_ARRAYS = {name: [value] for name, value in _SAMPLES.items()}
+_SAMPLE_NAMES = frozenset(_SAMPLES)
 _RECENT_ISOLATION = "read committed"
+
+_IF_SAME = {"complete": "complete_inside", "complete_and_stage": "complete_and_stage_inside"}
+"""Which statement does the same as one of the store's, but only in the transaction that was enrolled."""
+TELL_WHETHER_SAME = frozenset({"current", *_IF_SAME.values()})
+"""The statements whose first column says whether the transaction is still the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +74,17 @@ class Elsewhere(Ask[list[Row]]):
     query: Query
 
 
+class _EndedInside(Exception):
+    """A statement that wrote nothing, because its transaction is not the current one any more."""
+
+
 @cache
 def transaction_statements(schema: str | None) -> Mapping[str, Statement]:
-    """Return the statements of `transactions.sql`."""
+    """Return the statements of `transactions.sql`, and those of the store that are made for transactions."""
     source = files("nebis.stores.sql.postgres").joinpath("transactions.sql").read_text()
-    return read_statements(source, schema=schema)
+    store = postgres_dialect(schema).statements
+    made = (store.claim_inside, store.complete_inside, store.complete_and_stage_inside)
+    return read_statements(source, schema=schema) | {each.name: each for each in made if each is not None}
 
 
 class Home:
@@ -105,8 +119,8 @@ class TransactionTalk(Conversation):
         self._settings = settings
         self._is_ours = is_ours
         self._was_open = is_open
-        self._lock_timeout = ""
         self._number = ""
+        self._is_unproved = False
         self._is_in_part = False
         self._has_failed = False
 
@@ -126,10 +140,9 @@ class TransactionTalk(Conversation):
 
     def _enrol(self) -> Flow[None]:
         idle_milliseconds = f"{self._settings.idle_in_transaction_seconds * 1000:.0f}"
-        samples: dict[str, object] = {name: [value] for name, value in _SAMPLES.items()}
-        values = {"idle_milliseconds": idle_milliseconds, **samples}
-        [row] = yield from self._say(Execute(self._statement("enrol"), values, frozenset(samples)), Stage.INSIDE)
-        self._number, isolation, is_read_only, self._lock_timeout, address, _, _, *echo = row
+        values = {"idle_milliseconds": idle_milliseconds, **_SAMPLE_ARRAYS}
+        [row] = yield from self._say(Execute(self._statement("enrol"), values, _SAMPLE_NAMES), Stage.INSIDE)
+        self._number, isolation, is_read_only, address, _, _, *echo = row
         changed = [name for (name, sent), got in zip(_SAMPLES.items(), echo, strict=True) if sent != got]
         if changed:
             raise MisuseError(
@@ -162,7 +175,20 @@ class TransactionTalk(Conversation):
                 with suppress(StoreFailure):  # What made the flow leave is the failure to tell.
                     yield from self._roll_part_back()
 
+    def settle(self, flow: Flow[T]) -> Flow[T | None]:
+        """Answer the last flow inside, as `hold` does; return None if somebody else ended the transaction.
+
+        Raises `DefiniteFailure` if the transaction failed and left nothing.
+        """
+        self._is_unproved = True
+        try:
+            return (yield from self.hold(flow))
+        except _EndedInside:
+            return None
+
     def _answer(self, ask: Ask[Any]) -> Flow[Any]:
+        if self._is_unproved:
+            return (yield from self._answer_if_same(ask))
         match ask:
             case Query() if ask.statement.name == "claim":
                 return (yield from self._claim(ask))
@@ -182,17 +208,26 @@ class TransactionTalk(Conversation):
                 raise MisuseError(f"{type(ask).__name__} is not something that a SQL transaction can do.")
         return None
 
+    def _answer_if_same(self, ask: Ask[Any]) -> Flow[Any]:
+        """Answer the first ask of the last flow; where a statement can tell by itself, it is no trip to find out."""
+        self._is_unproved = False
+        if isinstance(ask, Query) and ask.statement.name in _IF_SAME:
+            rows = yield from self._told(_IF_SAME[ask.statement.name], ask)
+            if not rows[0][0]:
+                raise _EndedInside
+            return [row[1:] for row in rows if row[1] is not None]
+        if not (yield from self.is_same()):
+            raise _EndedInside
+        return (yield from self._answer(ask))
+
     def _claim(self, query: Query) -> Flow[list[Row]]:
         """Claim, without waiting for a twin that is claiming the same keys in a transaction of its own."""
-        lock_milliseconds = f"{self._settings.lock_timeout_seconds * 1000:.0f}"
-        for member in query.members or ():
-            values = {"key": _lock_key(member["identity"]), "lock_milliseconds": lock_milliseconds}
-            [[is_free, _]] = yield from self._say(Execute(self._statement("reserve"), values), Stage.INSIDE)
-            if not is_free:
-                raise RowLocked("another transaction is claiming the same key")
-        rows = yield from self._ask(query)
-        yield from self._say(Execute(self._statement("restore"), {"lock_timeout": self._lock_timeout}), Stage.INSIDE)
-        return rows
+        shared = {**query.shared, "lock_milliseconds": f"{self._settings.lock_timeout_seconds * 1000:.0f}"}
+        members = [{**member, "lock_key": _lock_key(member["identity"])} for member in query.members or ()]
+        rows = yield from self._ask(Query(self._statement("claim_inside"), shared, members))
+        if not rows[0][0]:
+            raise RowLocked("another transaction is claiming the same key")
+        return [row[2:] for row in rows if row[2] is not None]
 
     def _ask(self, query: Query) -> Flow[list[Row]]:
         try:
@@ -207,14 +242,19 @@ class TransactionTalk(Conversation):
 
     def is_same(self) -> Flow[bool]:
         """Tell whether nobody else ended the transaction; raise `DefiniteFailure` if it failed and left nothing."""
+        rows = yield from self._told("current", Query(self._statement("current")))
+        return bool(rows[0][0])
+
+    def _told(self, name: str, query: Query) -> Flow[list[Row]]:
+        """Say a statement that tells whether the transaction is still the same; a failed one is looked up elsewhere."""
+        shared = {**query.shared, "number": self._number}
         try:
-            [[number]] = yield from self._say(Execute(self._statement("current")), Stage.INSIDE)
+            return (yield from self._ask(Query(self._statement(name), shared, query.members)))
         except StoreFailure as failure:
             yield from self._undo()
             if (yield from self._was_committed()):
-                return False
+                return [(False,)]
             raise DefiniteFailure(failure.detail) from failure
-        return bool(number == self._number)
 
     def _was_committed(self) -> Flow[bool]:
         """Ask elsewhere. A failed transaction answers nothing, and so does a lost connection, but it had a number."""

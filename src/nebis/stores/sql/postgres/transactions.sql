@@ -15,7 +15,6 @@ SELECT
     pg_current_xact_id()::text,
     current_setting('transaction_isolation'),
     current_setting('transaction_read_only') = 'on',
-    current_setting('lock_timeout'),
     {place},
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END,
     CASE
@@ -34,18 +33,8 @@ SELECT
 -- name: address
 SELECT {place};
 
--- name: reserve
--- Two transactions that claim the same key must not wait for each other at the unique index: duplicates would fill the
--- pool and hold up strangers (F045). Whoever cannot have this lock at once knows that a twin is at work. What is left to
--- wait for is bounded by our own lock timeout.
-SELECT pg_try_advisory_xact_lock(:key::bigint), set_config('lock_timeout', :lock_milliseconds::text, true);
-
--- name: restore
--- The rest of the transaction is the application's, and so is its lock timeout.
-SELECT set_config('lock_timeout', :lock_timeout::text, true);
-
 -- name: current
-SELECT pg_current_xact_id_if_assigned()::text;
+SELECT pg_current_xact_id_if_assigned()::text IS NOT DISTINCT FROM :number::text;
 
 -- name: fate
 SELECT pg_xact_status(:number::text::xid8);

@@ -104,6 +104,10 @@ class AsyncPostgresTransaction(Generic[C]):
         """Perform a store flow inside it."""
         return await self._detached(self._drive(lambda talk: talk.hold(flow)))
 
+    async def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside it, or return None if somebody else ended it."""
+        return await self._detached(self._drive(lambda talk: talk.settle(flow)))
+
     async def is_same(self) -> bool:
         """Tell whether the transaction that `begin` started is still the current one."""
         return await self._detached(self._drive(TransactionTalk.is_same))

@@ -109,6 +109,10 @@ class PostgresTransaction(Generic[C]):
         """Perform a store flow inside it."""
         return self._drive(self._talk.hold(flow))
 
+    def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside it, or return None if somebody else ended it."""
+        return self._drive(self._talk.settle(flow))
+
     def is_same(self) -> bool:
         """Tell whether the transaction that `begin` started is still the current one."""
         return self._drive(self._talk.is_same())

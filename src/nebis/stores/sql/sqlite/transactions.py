@@ -105,6 +105,10 @@ class SqliteTransaction:
         """Perform a store flow inside the transaction."""
         return drive(flow, self._perform)
 
+    def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside the transaction, or return None if somebody else ended it."""
+        return self.run(flow) if self.is_same() else None
+
     def is_same(self) -> bool:
         """Tell whether our savepoint is still there: a commit or rollback by anybody else would have ended it."""
         raw = self._open().raw
@@ -201,6 +205,10 @@ class AsyncSqliteTransaction:
     async def call(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Call a function with the connection."""
         return await self._on_thread(lambda: work(self._transaction.connection))
+
+    async def settle(self, flow: Flow[T]) -> T | None:
+        """Perform the last store flow inside the transaction, or return None if somebody else ended it."""
+        return await self._on_thread(lambda: self._transaction.settle(flow))
 
     async def is_same(self) -> bool:
         """Tell whether nobody else ended the transaction."""
