@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -37,8 +38,12 @@ _PLURAL = [
     )
     if statement is not None
 ]
-_LONE = [lone(statement, frozenset(statement.parameters) - _MESSAGE - {"now"}) for statement in _PLURAL]
-BY_KEY = {statement.name: statement for statement in (*_PLURAL, *_LONE) if statement is not None}
+_LONE = [
+    replace(alone, name=f"{alone.name}_lone")
+    for alone in (lone(each, frozenset(each.parameters) - _MESSAGE - {"now"}) for each in _PLURAL)
+    if alone is not None
+]
+BY_KEY = {statement.name: statement for statement in (*_PLURAL, *_LONE)}
 SWEEPS = {statement.name: statement for statement in (_STATEMENTS.expire, _STATEMENTS.purge, _STATEMENTS.forget)}
 FILLING = """
 INSERT INTO nebis_record (

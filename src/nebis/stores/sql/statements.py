@@ -119,4 +119,4 @@ def lone(statement: Statement, columns: frozenset[str]) -> Statement | None:
     text = _UNNEST.sub(one_row, statement.text)
     if not columns.isdisjoint(_ARRAY.findall(text)):
         return None
-    return _statement(f"{statement.name}_lone", text, None)
+    return _statement(statement.name, text, None)
