@@ -252,7 +252,10 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     _opened: Opened | None = None
     _opening: asyncio.Task[Opened] | None = None
-    _adopted: frozenset[asyncio.Task[Any]] = frozenset()
+
+    @functools.cached_property
+    def _adopted(self) -> set[asyncio.Task[Any]]:
+        return set()
 
     def operation(
         self,
@@ -323,8 +326,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     async def begin(self, request: Request) -> AsyncOpenAttempt | Ending:
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
-        world, _ = await self.opened()
-        turn = world.turn()
+        turn = (self.opened_here() or await self.opened())[0].turn()
         try:
             begun = await drive_async(begin(request), turn.perform)
         except BaseException:
@@ -337,11 +339,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Let `close` wait for a task that holds an attempt, whose own caller may be gone."""
-        self._adopted |= {task}
-        task.add_done_callback(self._leave)
-
-    def _leave(self, task: asyncio.Task[Any]) -> None:
-        self._adopted -= {task}
+        self._adopted.add(task)
+        task.add_done_callback(self._adopted.discard)
 
     async def find(self, record_id: RecordId) -> Record | None:
         """Read a record by its public id, whosever it is; raise `StoreUnavailable` if it cannot be read now."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nebis.core.fingerprint import FingerprintVersions, Pairs
-from nebis.core.identity import Scope, identity, scope_name
+from nebis.core.fingerprint import Fingerprint, FingerprintVersions, Pairs
+from nebis.core.identity import Identity, Scope, identity, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
 from nebis.core.record import EffectsMode, Nonce, Outcome, RecordId, Retention
@@ -39,6 +39,61 @@ class _Terms:
     retention: Retention
     when_expired: ExpiredPolicy
     will_wait: bool
+
+
+class _Marks:
+    """What one request is known by. An object, as closures are four times as many for the garbage collector."""
+
+    __slots__ = ("_command", "_fingerprints", "_identity", "_key", "_operation", "_secret", "_tenant", "_terms")
+
+    def __init__(
+        self,
+        terms: _Terms,
+        secret: Secret,
+        *,
+        operation: str,
+        tenant: str,
+        key: Key,
+        identity: Identity,
+        fingerprints: tuple[tuple[int, Fingerprint], ...],
+        command: bytes | None,
+    ) -> None:
+        self._terms = terms
+        self._secret = secret
+        self._operation = operation
+        self._tenant = tenant
+        self._key = key
+        self._identity = identity
+        self._fingerprints = fingerprints
+        self._command = command
+
+    def claim(self, record_id: RecordId, nonce: bytes) -> Claim:
+        """Make the claim of an attempt from its random marks."""
+        terms = self._terms
+        return Claim(
+            identity=self._identity,
+            record_id=record_id,
+            nonce=Nonce(nonce),
+            tenant=self._tenant,
+            scope=terms.scope,
+            operation=self._operation,
+            key=self._key,
+            fingerprints=self._fingerprints,
+            mode=terms.mode,
+            lease_us=terms.lease_us,
+            retention=terms.retention,
+            when_expired=terms.when_expired,
+            will_wait=terms.will_wait,
+            command=self._command,
+        )
+
+    def derive_key(self, record_id: RecordId, name: str) -> str:
+        """Derive the key under which a downstream knows an effect."""
+        return effect_key(self._secret, record_id, name)
+
+    def sign_token(self, record_id: RecordId, name: str) -> str:
+        """Sign the one-time token of an effect."""
+        return issue_token(self._secret.derive(Purpose.TOKEN), record_id, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +141,7 @@ class Subject:
         if len(parsed) < self.policy.shortest_key:
             raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
         self._warn_of_weakness(parsed)
-        terms, secret = self._terms, secrets.keyring.newest
+        terms = self._terms
         found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=terms.scope, key=parsed)
         fingerprints = self.fingerprints.fingerprints(
             secrets.keyring,
@@ -97,32 +152,25 @@ class Subject:
             api_version=api_version,
         )
 
-        def claim(record_id: RecordId, nonce: bytes) -> Claim:
-            return Claim(
-                identity=found,
-                record_id=record_id,
-                nonce=Nonce(nonce),
-                tenant=tenant,
-                scope=terms.scope,
-                operation=self.name,
-                key=parsed,
-                fingerprints=fingerprints,
-                mode=terms.mode,
-                lease_us=terms.lease_us,
-                retention=terms.retention,
-                when_expired=terms.when_expired,
-                will_wait=terms.will_wait,
-                command=stored_command,
-            )
-
+        secret = secrets.keyring.newest
+        marks = _Marks(
+            terms,
+            secret,
+            operation=self.name,
+            tenant=tenant,
+            key=parsed,
+            identity=found,
+            fingerprints=fingerprints,
+            command=stored_command,
+        )
         return Request(
-            claim=claim,
+            claim=marks.claim,
             policy=self.policy,
             encode=encode,
             encode_rejection=encode_rejection,
             reveal=reveal,
-            derive_key=lambda record_id, name: effect_key(secret, record_id, name),
-            sign_token=lambda record_id, name: issue_token(secret.derive(Purpose.TOKEN), record_id, name),
+            derive_key=marks.derive_key,
+            sign_token=marks.sign_token,
             classify=self.classify,
         )
 

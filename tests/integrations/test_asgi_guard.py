@@ -1,13 +1,15 @@
 """What goes around a route: whoever calls it may leave at any time, and learns how it ended if not."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
 from nebis import AsyncNebis, Local
 from nebis.http import public
-from nebis.integrations.asgi import App, Message, Receive, Scope, Send, drain
+from nebis.integrations.asgi import PASSAGE, App, Message, Passage, Receive, Scope, Send, drain
 from nebis.integrations.asgi_rules import Protected, rule
 
 KEY = b"0190cf0e-8d4c-7c3e-9a53-2f6f4c1d8e11"
@@ -88,6 +90,36 @@ async def _raising() -> None:
         with pytest.raises(LookupError, match="no such account"):
             await Client().ask(protected(nebis, pay))
         await drain()
+
+
+def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
+    """A server's `send` knows the scope, so a passage left in it would be part of a circle, with all that it holds."""
+    gc.disable()
+    try:
+        asyncio.run(_leaving_nothing())
+    finally:
+        gc.enable()
+
+
+async def _leaving_nothing() -> None:
+    passages: list[weakref.ref[Passage]] = []
+
+    class Server(Client):
+        async def send(self, message: Message) -> None:
+            passages.append(weakref.ref(self.scope[PASSAGE]))
+            await super().send(message)
+
+    async def pay(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await answer(send, b"paid")
+
+    async with AsyncNebis("memory://") as nebis:
+        app = protected(nebis, pay)
+        for _ in ("first", "replay"):
+            await Server().ask(app)
+        await drain()
+
+    assert [passage() for passage in passages] == [None] * 4
 
 
 def test_a_route_hears_of_its_clients_end_once_the_answer_is_sent() -> None:

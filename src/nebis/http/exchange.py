@@ -33,6 +33,7 @@ NEVER_STORED: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"}
     | {"trailers", "transfer-encoding", "upgrade", "content-length", "date", "server"}
 )
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 _WITHOUT_BODY: Final = frozenset({204, 304})
 _HEADS_REMEMBERED: Final = 128
 """Answers of one endpoint mostly have the same head: it is made, read and checked once."""
@@ -52,13 +53,13 @@ class Exchange:
 
     def with_headers(self, *pairs: tuple[str, str]) -> Exchange:
         """Return the same answer with these headers in place of any that have their names."""
-        names = {name.lower() for name, _ in pairs}
+        names = [name.lower() for name, _ in pairs]
         kept = [pair for pair in self.headers if pair[0].lower() not in names]
         return Exchange(status=self.status, headers=(*kept, *pairs), body=self.body)
 
     def framed(self) -> HeaderPairs:
         """Return all headers with the length that the body has, and none where a body is not allowed."""
-        kept = [pair for pair in self.headers if pair[0].lower() not in ("content-length", "transfer-encoding")]
+        kept = [pair for pair in self.headers if pair[0].lower() not in _FRAMING]
         if self.status in _WITHOUT_BODY or self.status < 200:
             return tuple(kept)
         return (*kept, ("content-length", str(len(self.body))))
@@ -83,8 +84,7 @@ class Storage:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(NamedTuple):
     """What was read back: an answer, and, where it is rebuilt, what from."""
 
     exchange: Exchange

@@ -16,7 +16,7 @@ _NAME_CHARACTERS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxy
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WHITESPACE = " \t"
 # Either decides who asks, or how the body is read: with two of them, two readers may each take another one.
-_ONCE = ("Authorization", "Content-Type")
+_ONCE = {"authorization": "Authorization", "content-type": "Content-Type"}
 _ABOUT_BODY = frozenset({b"content-type", b"content-encoding"})
 
 
@@ -27,7 +27,9 @@ def decoded(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
 
 def about_body(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
     """Turn those header bytes into text that say how a body is read: all that `is_json` looks at."""
-    return decoded([(name, value) for name, value in raw if name.lower() in _ABOUT_BODY])
+    return tuple(
+        [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw if name.lower() in _ABOUT_BODY]
+    )
 
 
 def encoded(pairs: HeaderPairs) -> list[tuple[bytes, bytes]]:
@@ -58,16 +60,21 @@ def key_value(pairs: HeaderPairs, header: str) -> str | None:
 def require_once(pairs: HeaderPairs) -> None:
     """Refuse a request whose identity or body could be read in two ways."""
     names = [name.lower() for name, _ in pairs]
-    for name in _ONCE:
-        if names.count(name.lower()) > 1:
+    for lowered, name in _ONCE.items():
+        if names.count(lowered) > 1:
             raise HeaderRepeated(name)
 
 
 def is_json(pairs: HeaderPairs) -> bool:
     """Tell whether the body says that it is JSON, in bytes that can be read as they are."""
-    if any(value.lower() != "identity" for value in values(pairs, "Content-Encoding") if value):
-        return False
-    media_type = next(iter(values(pairs, "Content-Type")), "").partition(";")[0].strip(_WHITESPACE).lower()
+    content_type = None
+    for name, value in pairs:
+        lowered = name.lower()
+        if lowered == "content-encoding" and value.strip(_WHITESPACE).lower() not in ("", "identity"):
+            return False
+        if lowered == "content-type" and content_type is None:
+            content_type = value
+    media_type = (content_type or "").partition(";")[0].strip(_WHITESPACE).lower()
     return media_type == "application/json" or media_type.endswith("+json")
 
 

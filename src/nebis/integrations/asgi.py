@@ -151,7 +151,9 @@ class Passage:
         """Pass on what an unprotected request sends; gather what a protected one does, and settle at its end."""
         if self.attempt is None and self.answer is None:
             if self.inbox.refusal is None or self.protection is None:
-                return await self._deliver(message)
+                if not self.is_detached:
+                    await self._send(message)
+                return
             self.answer = self.protection.refused(self.inbox.refusal)
         if message["type"] == "http.response.start":
             self._start = message
@@ -159,7 +161,6 @@ class Passage:
             self._gather(message.get("body", b""))
             if not message.get("more_body", False):
                 await self._finish()
-        return None
 
     def _gather(self, chunk: bytes) -> None:
         """Keep a chunk; of an answer above the cap only as much as shows that it is."""
@@ -181,33 +182,33 @@ class Passage:
         attempt, self.attempt = self.attempt, None
         assert attempt is not None
         try:
-            ending = await _settled(attempt, end)
+            ending = await (
+                attempt.settle(end) if isinstance(attempt, AsyncOpenAttempt) else asyncio.to_thread(attempt.settle, end)
+            )
         except NebisError as error:
             self.answer = self.protected.refused(error)
             return
-        self.answer = await self.told(ending, live)
+        await self.tell(ending, live)
 
-    async def told(self, ending: Ending, live: Exchange | None = None) -> Exchange:
-        """Say what the caller gets, rebuilding an answer that is not stored."""
+    async def tell(self, ending: Ending, live: Exchange | None = None) -> None:
+        """Decide what the caller gets, rebuilding an answer that is not stored."""
+        answer = self.protected.answer(ending, tenant=self.tenant, live=live)
+        self.answer = answer if isinstance(answer, Exchange) else await self._rebuilt(answer)
+
+    async def _rebuilt(self, reference: Reference) -> Exchange:
+        """Call the application's function that makes an answer from a resource."""
         protection = self.protected
-        answer = protection.answer(ending, tenant=self.tenant, live=live)
-        if isinstance(answer, Exchange):
-            return answer
+        assert protection.reconstruct is not None
+        rebuild = protection.reconstruct.rebuild
         try:
-            return protection.replayed(await self.rebuild(answer))
+            value = (
+                await rebuild(reference)
+                if inspect.iscoroutinefunction(rebuild)
+                else await asyncio.to_thread(rebuild, reference)
+            )
+            return protection.replayed(self.render(value))
         except NebisError as error:
             return protection.refused(error)
-
-    async def rebuild(self, reference: Reference) -> Exchange:
-        """Call the application's function that makes an answer from a resource."""
-        assert self.protected.reconstruct is not None
-        rebuild = self.protected.reconstruct.rebuild
-        value = (
-            await rebuild(reference)
-            if inspect.iscoroutinefunction(rebuild)
-            else await asyncio.to_thread(rebuild, reference)
-        )
-        return self.render(value)
 
     render: Callable[[Any], Exchange]
     """Makes an answer of what an endpoint returns; set by the framework's half."""
@@ -217,15 +218,13 @@ class Passage:
         if self.answer is not None and not self._has_sent:
             self._has_sent = True
             headers = encoded(self.answer.framed())
-            await self._deliver({"type": "http.response.start", "status": self.answer.status, "headers": headers})
-            await self._deliver({"type": "http.response.body", "body": self.answer.body})
+            if not self.is_detached:
+                await self._send({"type": "http.response.start", "status": self.answer.status, "headers": headers})
+            if not self.is_detached:
+                await self._send({"type": "http.response.body", "body": self.answer.body})
         self._is_over = True
         if self._over is not None:
             self._over.set()
-
-    async def _deliver(self, message: Message) -> None:
-        if not self.is_detached:
-            await self._send(message)
 
 
 async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admission | None = None) -> None:
@@ -285,12 +284,9 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
         elif attempt is not None:
             attempt.abandon()
         raise
-
-
-async def _settled(attempt: AsyncOpenAttempt | OpenAttempt, end: Returned[Any] | Raised) -> Ending:
-    if isinstance(attempt, AsyncOpenAttempt):
-        return await attempt.settle(end)
-    return await asyncio.to_thread(attempt.settle, end)
+    finally:
+        # The server's `send` knows the scope, and the passage knows both: a circle that only the collector would find.
+        scope.pop(PASSAGE, None)
 
 
 async def drain() -> None:

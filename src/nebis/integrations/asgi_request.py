@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt, AsyncOperation
 from nebis.errors import ConfigError, NebisError
-from nebis.flows.request import Ending
+from nebis.flows.request import Ending, Request
 from nebis.http.exchange import Exchange
 from nebis.http.headers import HeaderPairs, decoded
 from nebis.http.problem import problem
@@ -22,6 +22,8 @@ from nebis.integrations.bound import Bound
 from nebis.integrations.protection import Admission, Incoming
 from nebis.integrations.tokens import issued
 from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
+
+_OPEN_ATTEMPTS: Final = (AsyncOpenAttempt, OpenAttempt)
 
 
 def passage_of(scope: Scope, protection: Admission) -> Passage:
@@ -82,23 +84,36 @@ async def claimed(
     passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
 ) -> AsyncAttempt | Attempt | None:
     """Claim for an endpoint. None if it may run without a key, or, once `passage.answer` is set, not at all."""
+    request = await prepared(passage, nebis, incoming, tenant, render)
+    return None if request is None else await begun(passage, nebis, request)
+
+
+async def prepared(
+    passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
+) -> Request | None:
+    """Make what is claimed for, or None if an endpoint may run without a key."""
     passage.render = render
-    secrets = (await nebis.opened() if isinstance(nebis, AsyncNebis) else await asyncio.to_thread(nebis.opened))[1]
-    request = passage.protected.prepare(secrets, incoming, tenant, render=render)
-    if request is None:
-        return None
     passage.tenant = str(tenant)
+    if isinstance(nebis, AsyncNebis):
+        _, secrets = nebis.opened_here() or await nebis.opened()
+    else:
+        _, secrets = await asyncio.to_thread(nebis.opened)
+    return passage.protected.prepare(secrets, incoming, tenant, render=render)
+
+
+async def begun(passage: Passage, nebis: AsyncNebis | Nebis, request: Request) -> AsyncAttempt | Attempt | None:
+    """Claim, or let `passage.answer` be what the caller is told instead."""
     if isinstance(nebis, AsyncNebis):
         task = asyncio.current_task()
         assert task is not None
         nebis.adopt(task)
-        begun: AsyncOpenAttempt | OpenAttempt | Ending = await nebis.begin(request)
+        found: AsyncOpenAttempt | OpenAttempt | Ending = await nebis.begin(request)
     else:
-        begun = await asyncio.to_thread(nebis.begin, request)
-    if isinstance(begun, AsyncOpenAttempt | OpenAttempt):
-        passage.attempt = begun
-        return begun.attempt
-    passage.answer = await passage.told(begun)
+        found = await asyncio.to_thread(nebis.begin, request)
+    if isinstance(found, _OPEN_ATTEMPTS):
+        passage.attempt = found
+        return found.attempt
+    await passage.tell(found)
     return None
 
 

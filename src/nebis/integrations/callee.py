@@ -72,4 +72,6 @@ def require_innermost(function: Callable[..., Any], name: str, authorize: object
 async def outcome_of(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Call a function of the application that may be either kind; a plain one must not wait for anything."""
     value = function(*arguments, **named)
+    if value is None or type(value) is str:  # A tenant, or no objection: every request asks, and `inspect` is slow.
+        return value
     return await value if inspect.isawaitable(value) else value
