@@ -79,6 +79,7 @@ def test_a_handler_that_is_cancelled_during_its_commit_has_committed(shop: Async
 
     shop.loop.run(scenario())
 
+    wait_for_commit(shop.books, key)
     assert shop.sell(key).is_replay
     assert shop.books.of(key) == (1, 0)
 

@@ -38,13 +38,7 @@ def parse(raw: bytes, *, limit_bytes: int = LARGEST_BODY_BYTES, limit_depth: int
     except UnicodeDecodeError as error:
         raise BodyRefused(f"it is not UTF-8 at byte {error.start}") from None
     try:
-        tree: Json = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_fraction,
-            parse_constant=_constant,
-        )
+        tree: Json = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise BodyRefused(f"it is not JSON at line {error.lineno}, column {error.colno}") from None
     # Raw UTF-8 cannot carry a surrogate, so that only an escape can have brought one in.
@@ -103,3 +97,9 @@ def _refuse_surrogates(tree: Json) -> None:
                 node.encode("utf-8")
             except UnicodeEncodeError:
                 raise BodyRefused("a string has half of a surrogate pair") from None
+
+
+# Made once: `json.loads` would make one for every body.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)
