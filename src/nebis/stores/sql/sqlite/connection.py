@@ -100,7 +100,7 @@ class Connection:
         if query.members is None:
             return self._execute(query.statement.text, query.shared)
         text, bound = _by_position(query.statement)
-        shared = self._at_one_instant(query.shared)
+        shared = query.shared if len(query.members) == 1 else self._at_one_instant(query.shared)
         cursor = self._cursor()
         rows: list[Row] = []
         for member in query.members:
