@@ -152,6 +152,22 @@ def test_a_commit_that_fails_is_indefinite_and_the_connection_is_not_used_again(
     assert not connection.is_usable
 
 
+def test_a_connection_that_is_given_up_lets_go_of_the_file_while_somebody_still_looks_at_the_error(
+    tmp_path: Path,
+) -> None:
+    opened_sqlite(tmp_path, busy_seconds=0.05).sessions.close()
+    connection = open_connection(DatabaseFile(tmp_path / "nebis.db"), chosen_journal("wal"), 0.05)
+    connection.perform(Begin())
+    with pytest.raises(DefiniteFailure) as held:
+        connection.perform(Query(STATEMENTS["write"], {"name": "first", "value": None}))
+
+    connection.close()
+
+    assert held.traceback
+    # The last one that leaves takes the log away.
+    assert [path.name for path in tmp_path.glob("nebis.db*")] == ["nebis.db"]
+
+
 def test_a_value_that_cannot_be_bound_is_definite(connection: Connection) -> None:
     for value in (2**63, "\ud800"):
         with pytest.raises(DefiniteFailure):

@@ -12,8 +12,8 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -155,11 +155,21 @@ class Place:
         """Open a connection of our own."""
         return psycopg.connect(url) if self.server else sqlite3.connect(url.removeprefix("sqlite:///"))
 
-    def leave_no_reserve(self, url: str) -> None:
-        """Let the next write need new space: a log that was copied is written again from its beginning."""
-        if self.server is None:
-            with closing(self.connect(url)) as connection:
-                assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
+    @contextmanager
+    def without_reserve(self, url: str) -> Iterator[None]:
+        """Let every write need new space.
+
+        A log that was copied is written again from its beginning, and the last one that leaves takes it away; neither
+        happens while somebody reads what is older than the log, as a backup does.
+        """
+        if self.server is not None:
+            yield
+            return
+        with closing(self.connect(url)) as connection:
+            assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
+            connection.execute("BEGIN")
+            connection.execute("SELECT * FROM takings").fetchall()
+            yield
 
     def rows(self, url: str) -> list[str]:
         """Return the reference of every row of the application."""
@@ -190,13 +200,13 @@ def play(place: Place, moment: Moment, bank: Bank, disk: SmallDisk | LimitedFile
         service = Service(nebis, place.marker, bank, moment, disk.fill)
         client = Client(service.declare())
         before = client.ask(moment.earlier_key)
-        place.leave_no_reserve(url)
 
-        if moment in (Moment.BEFORE_CLAIM, Moment.LOG):
-            service.passes(moment, moment.key)
-        has_died = moment is Moment.LOG and place.break_log(url)
-        full = [client.ask(moment.key), client.ask(moment.key)]
-        earlier = client.ask(moment.earlier_key)
+        with place.without_reserve(url):
+            if moment in (Moment.BEFORE_CLAIM, Moment.LOG):
+                service.passes(moment, moment.key)
+            has_died = moment is Moment.LOG and place.break_log(url)
+            full = [client.ask(moment.key), client.ask(moment.key)]
+            earlier = client.ask(moment.earlier_key)
 
         disk.free()
         if moment is Moment.LOG:

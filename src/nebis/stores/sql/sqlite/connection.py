@@ -46,6 +46,8 @@ class Connection:
         checkpoints: GuardedCheckpoints | None = None,
     ) -> None:
         self.raw = raw
+        self._cursor = raw.cursor()
+        self._cursor.row_factory = None  # The application's own connection may make something else of its rows.
         self._busy_seconds = busy_seconds
         self._file = file
         self._checkpoints = checkpoints
@@ -86,6 +88,10 @@ class Connection:
             if self._checkpoints is not None:
                 self._checkpoints.close()
         with suppress(sqlite3.Error):
+            # A statement that failed stays with its cursor, and SQLite closes no file under a statement: whoever still
+            # looks at the error would keep the file open, and all its locks.
+            self._cursor.close()
+        with suppress(sqlite3.Error):
             self.raw.close()
 
     def _begin(self) -> None:
@@ -101,7 +107,7 @@ class Connection:
             return self._execute(query.statement.text, query.shared)
         text, bound = _by_position(query.statement)
         shared = query.shared if len(query.members) == 1 else self._at_one_instant(query.shared)
-        cursor = self._cursor()
+        cursor = self._cursor
         rows: list[Row] = []
         for member in query.members:
             rows += patiently(self._busy_seconds, _fetched, cursor, text, bound({**shared, **member}))
@@ -119,12 +125,7 @@ class Connection:
 
     def _execute(self, text: str, values: Mapping[str, object] = MappingProxyType({})) -> list[Row]:
         """Run one statement, again and again while the file is busy: a busy statement has done nothing."""
-        return patiently(self._busy_seconds, _fetched, self._cursor(), text, _bindable(values))
-
-    def _cursor(self) -> sqlite3.Cursor:
-        cursor = self.raw.cursor()
-        cursor.row_factory = None  # The application's own connection may make something else of its rows.
-        return cursor
+        return patiently(self._busy_seconds, _fetched, self._cursor, text, _bindable(values))
 
     def _commit(self) -> None:
         self._refuse_if_lost()
@@ -145,17 +146,15 @@ class Connection:
 def open_connection(file: DatabaseFile, journal: Journal, busy_seconds: float) -> Connection:
     """Open the file, ready for work; raise `ConfigError` for what must be corrected before anything can work."""
     file.check()
-    raw = _connect(file)
+    raw = _ready(file, journal, busy_seconds)
+    if journal is not Journal.WAL_GUARDED:
+        return Connection(raw, file, busy_seconds)
     try:
-        _prepare(raw, journal, busy_seconds)
-        if journal is not Journal.WAL_GUARDED:
-            return Connection(raw, file, busy_seconds)
-        copier = _connect(file)
-        _prepare(copier, journal, busy_seconds)
-        return Connection(raw, file, busy_seconds, GuardedCheckpoints(raw, copier))
+        copier = _ready(file, journal, busy_seconds)
     except BaseException:
         raw.close()
         raise
+    return Connection(raw, file, busy_seconds, GuardedCheckpoints(raw, copier))
 
 
 def join_connection(raw: object, file: DatabaseFile, journal: Journal, busy_seconds: float) -> Connection:
@@ -212,6 +211,16 @@ def _by_position(statement: Statement) -> tuple[str, Callable[[Mapping[str, obje
 
 def _fetched(cursor: sqlite3.Cursor, text: str, values: Any) -> list[Row]:
     return cursor.execute(text, values).fetchall()
+
+
+def _ready(file: DatabaseFile, journal: Journal, busy_seconds: float) -> sqlite3.Connection:
+    raw = _connect(file)
+    try:
+        _prepare(raw, journal, busy_seconds)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 def _connect(file: DatabaseFile) -> sqlite3.Connection:
