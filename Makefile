@@ -36,13 +36,13 @@ $(BIN)/python:
 
 # The stamp is younger than pyproject.toml exactly when the environment matches it.
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(DEMO_STAMP)
 
 # The demo needs less than the tests, whose environment has everything that it needs.
 $(DEMO_STAMP): pyproject.toml | $(BIN)/python
 	@echo "Installing what the demo needs into .venv (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
 
 .PHONY: lint
@@ -87,7 +87,7 @@ demo: $(DEMO_STAMP) ## Run the payments service, its worker, a card gateway and 
 $(BENCH_STAMP): pyproject.toml benchmarks/requirements.txt | $(BIN)/python
 	@echo "Installing what the benchmarks need into .venv-bench (once) ..."
 	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
-	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement benchmarks/requirements.txt
+	@.venv-bench/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable . --requirement benchmarks/requirements.txt
 	@touch $@
 
 .PHONY: bench
