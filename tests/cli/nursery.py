@@ -4,16 +4,29 @@ Starting an interpreter and importing everything takes most of the time of a sho
 its own all the same: it gets its own arguments, environment and streams, and ends as an interpreter ends.
 """
 
+import gc
+import io
 import json
 import os
 import socket
 import sys
+from contextlib import redirect_stderr, redirect_stdout, suppress
 
 import nebis.stores.sql.postgres.psycopg_access
 import nebis.stores.sql.sqlite.backend  # noqa: F401 - imported once here, not in every child.
 from nebis.cli import main
 
 LARGEST_REQUEST = 256 * 1024
+
+
+def warm_up() -> None:
+    """Call it for nothing: the command, and what it is written with, import most of what they need late."""
+    os.environ.pop("NEBIS_STORE", None)
+    for arguments in (["--help"], ["stats"]):
+        sys.argv = ["nebis", *arguments]
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
+            main()
+    gc.freeze()  # A child that ends would look for garbage among all of this, for longer than its command took.
 
 
 def serve(line: socket.socket) -> None:
@@ -44,5 +57,7 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    number = int(sys.argv[1])
+    warm_up()
+    serve(socket.socket(fileno=number))
     main()

@@ -137,14 +137,24 @@ def test_a_password_is_asked_for_when_one_was_set() -> None:
             psycopg.connect(server.url().replace("p%40ss%2Fword", "wrong"))
 
 
-def test_closing_removes_process_and_files() -> None:
+def _segments() -> set[str]:
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_closing_removes_process_files_and_shared_memory(is_killed: bool) -> None:
     server = PostgresServer(binaries.find_binaries())
     home = server._home
+    segment = (home / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+    assert segment in _segments()
+    if is_killed:
+        server.crash()
 
     server.close()
 
     assert not server.is_running
     assert not home.exists()
+    assert segment not in _segments()
 
 
 def test_version_15_runs_beside_the_newest(postgres15_server: PostgresServer, postgres_server: PostgresServer) -> None:
