@@ -1,5 +1,6 @@
 """The whole demo, as `make demo` runs it: a supervisor and its processes, in a folder and on ports of their own."""
 
+import http.client
 import json
 import os
 import signal
@@ -116,11 +117,11 @@ class Demo:
         if key is not None:
             request.add_header("Idempotency-Key", key)
         try:
-            with _opener.open(request, timeout=timeout) as answer:
+            with _answer_to(request, timeout) as answer:
                 return Reply(status=answer.status, body=answer.read(), headers=_lower(answer.headers))
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                return Reply(status=refusal.code, body=refusal.read(), headers=_lower(refusal.headers))
+        except http.client.HTTPException as broken:
+            # Whoever was killed between the head of an answer and its body has not answered.
+            raise ConnectionError(f"the answer broke off ({type(broken).__name__})") from broken
 
     def post(self, path: str, body: object, key: str | None = None, **options: Any) -> Reply:
         return self.call("POST", path, body, key=key or str(uuid4()), **options)
@@ -150,6 +151,14 @@ class Demo:
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: self.pid(name) != pid, seconds=10, what=self.said)
+
+
+def _answer_to(request: urllib.request.Request, timeout: float) -> Any:
+    """Return the answer, whatever its status."""
+    try:
+        return _opener.open(request, timeout=timeout)
+    except urllib.error.HTTPError as refusal:
+        return refusal
 
 
 def _lower(headers: Message) -> dict[str, str]:

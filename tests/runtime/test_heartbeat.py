@@ -9,10 +9,11 @@ import pytest
 from nebis import Opaque
 from nebis.core.answers import Kept, Refusal
 from nebis.core.record import Outcome, OutcomeKind, Record, State
-from nebis.core.verbs import Complete, Release, Renew, Verb, identity_of
+from nebis.core.verbs import Complete, Release, Renew, Suspend, Verb, identity_of
 from nebis.ports.store import BlockingSessions, IndefiniteFailure
 from nebis.runtime import heartbeat as module
 from nebis.runtime.heartbeat import Heartbeat, Watch
+from nebis.testing.conformance.specimens import intend
 from tests.flows.specimens import LEASE_US, NOW, declaration, request_of
 from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, renews
 
@@ -241,6 +242,35 @@ def test_write_behind_a_lock_is_sent_again(beating: Beating) -> None:
         beating.store.wait_for(ends(record))
 
     assert beating.store.stored(record.identity).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_suspension_that_a_renewal_overtakes_is_sent_again(beating: Beating, is_confirmed: bool) -> None:
+    """F078: otherwise whoever comes next would wait for a lease of which nobody makes use."""
+    record = beating.claim("suspended")
+    beating.store.applied(intend(record.ownership))
+    suspend = Suspend(ownership=record.ownership)
+
+    def before_the_renewal(verbs: Sequence[Verb]) -> Exception | None:
+        if not isinstance(verbs[0], Renew) or watch.suspension is not None:
+            return None
+        beating.store.applied(watch.sends(suspend))
+        beating.clock.now += 1
+        if is_confirmed:
+            return None
+        beating.store.applied(verbs[0])
+        return IndefiniteFailure("landed all the same")
+
+    beating.store.fault_of = before_the_renewal
+    watch = beating.watch(record)
+    while not beating.woken:
+        beating.store.wait_for(ends(record))
+    beating.heartbeat.forget(watch)
+
+    assert beating.woken[0] is suspend
+    assert any(renews(record.identity)(batch) for batch in beating.store.batches)
+    beating.heartbeat.close()
+    assert beating.store.stored(record.identity).lease_until <= beating.clock.now
 
 
 def test_later_write_to_the_same_record_is_not_dropped_with_the_earlier_one(beating: Beating) -> None:

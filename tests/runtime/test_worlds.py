@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -10,20 +11,21 @@ from typing import Unpack
 
 import pytest
 
-from nebis import ClaimLost, Disposition, Wait
+from nebis import ClaimLost, Declared, Disposition, Retryable, Wait
 from nebis.core.answers import Running
 from nebis.core.record import Outcome, OutcomeKind, Record, State
-from nebis.core.verbs import Claim, Complete
+from nebis.core.verbs import Claim, Complete, Renew, Verb
 from nebis.declaration import PolicyOptions
 from nebis.flows.execute import execute
-from nebis.flows.request import Finished, Request
-from nebis.ports.observer import AttemptStarted, Completed, Event, OwnershipLost
+from nebis.flows.request import Failed, Finished, Request
+from nebis.ports.observer import AttemptStarted, Completed, Event, OwnershipLost, Suspended
 from nebis.ports.store import IndefiniteFailure
 from nebis.runtime import heartbeat as heartbeat_module
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
 from nebis.runtime.entropy import draw
 from nebis.runtime.eventloop import AsyncWorld
+from nebis.testing.conformance.specimens import intend
 from tests.flows.specimens import LEASE_US, NOW, declaration, request_of
 from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, renews
 
@@ -96,6 +98,64 @@ def test_blocking_handler_learns_that_it_was_overtaken_and_answers_with_the_winn
     assert isinstance(told[0], AttemptStarted)
     assert isinstance(told[-1], OwnershipLost)
     assert not any(isinstance(event, Completed) for event in told)
+
+
+class SlowRenewal:
+    """A store in which a renewal is under way while its owner suspends, and lands only then."""
+
+    def __init__(self) -> None:
+        self.clock = MovedClock(NOW)
+        self.store = ObservedStore(self.clock)
+        self.store.fault_of = self._before
+        self.request = request_of(declaration(Declared, renewal=timedelta(milliseconds=20)))
+        self.is_under_way, self._is_suspended = threading.Event(), threading.Event()
+
+    def _before(self, verbs: Sequence[Verb]) -> None:
+        if isinstance(verbs[0], Renew):
+            self.is_under_way.set()
+            assert self._is_suspended.wait(PATIENCE_SECONDS)
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Suspended):
+            self._is_suspended.set()
+
+    def lease_left_us(self) -> int:
+        assert self._is_suspended.is_set()
+        return self.store.stored(identity_of(self.request)).lease_until - self.clock.now
+
+
+def test_renewal_that_lands_after_the_attempt_was_suspended_keeps_nobody_waiting() -> None:
+    slow = SlowRenewal()
+    world = BlockingWorld(slow.store.blocking(), [slow.hear])
+
+    def handler(record: Record, _: BlockingTurn) -> object:
+        slow.store.applied(intend(record.ownership))
+        assert slow.is_under_way.wait(PATIENCE_SECONDS)
+        raise Retryable("the bank is down")
+
+    ending = world.run(execute(slow.request), handler)
+    world.close()
+
+    assert isinstance(ending, Failed)
+    assert slow.lease_left_us() <= 0
+
+
+def test_renewal_that_lands_after_an_asyncio_attempt_was_suspended_keeps_nobody_waiting() -> None:
+    slow = SlowRenewal()
+
+    async def handler(record: Record, _: AsyncTurn) -> object:
+        slow.store.applied(intend(record.ownership))
+        await happened(slow.is_under_way)
+        raise Retryable("the bank is down")
+
+    async def scenario() -> object:
+        world = AsyncWorld(slow.store.asynchronous(), [slow.hear])
+        ending = await world.run(execute(slow.request), handler)
+        await world.close()
+        return ending
+
+    assert isinstance(asyncio.run(scenario()), Failed)
+    assert slow.lease_left_us() <= 0
 
 
 @pytest.mark.parametrize("death", [KeyboardInterrupt, SystemExit, GeneratorExit])

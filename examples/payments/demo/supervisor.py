@@ -1,13 +1,13 @@
 """Three processes, started together, restarted one by one when they die, and ended together."""
 
 import ctypes
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -134,7 +134,7 @@ class Supervisor:
             for port in (self._port, self._port + 1):
                 with _opener.open(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
                     answer.read()
-        except (OSError, urllib.error.URLError):
+        except (OSError, http.client.HTTPException):
             return False
         return True
 

@@ -129,7 +129,7 @@ class AsyncTurn:
 
     def apply(self, ask: Apply) -> Awaitable[Answer | Locked]:
         if self.transaction is None:
-            return self._world.apply(ask.verb)
+            return self._world.apply(ask.verb if self._watch is None else self._watch.sends(ask.verb))
         return self._apply_inside(self.transaction, ask.verb)
 
     async def _apply_inside(self, transaction: AsyncTransaction, verb: Verb) -> Answer | Locked:

@@ -148,7 +148,7 @@ class BlockingWorld:
         """Give an attempt back that still runs; its next write is refused once a successor came (F078)."""
         watch.lose(Refusal.MOVED_ON)
         try:
-            drive(let_go(watch.ownership), lambda ask: self.apply(cast("Apply", ask).verb))
+            drive(let_go(watch.ownership), lambda ask: self.apply(watch.sends(cast("Apply", ask).verb)))
         except StoreFailure as failure:
             log.warning("an attempt was not given back (%s); its lease decides", failure.detail)
 
@@ -222,7 +222,7 @@ class BlockingTurn:
                 # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
                 raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
             return answer
-        return self._world.apply(ask.verb)
+        return self._world.apply(ask.verb if self._watch is None else self._watch.sends(ask.verb))
 
     def find(self, ask: Find) -> Record | None:
         backend = self._world.backend

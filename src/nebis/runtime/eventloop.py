@@ -135,7 +135,7 @@ class AsyncWorld:
     async def _let_go(self, watch: Watch) -> None:
         """Give an attempt back that still runs; its next write is refused once a successor came (F078)."""
         try:
-            await drive_async(let_go(watch.ownership), lambda ask: self.apply(cast("Apply", ask).verb))
+            await drive_async(let_go(watch.ownership), lambda ask: self.apply(watch.sends(cast("Apply", ask).verb)))
         except StoreFailure as failure:
             log.warning("an attempt was not given back (%s); its lease decides", failure.detail)
         watch.lose(Refusal.MOVED_ON)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from nebis.core.answers import Grant, Locked, Refusal, Refused
 from nebis.core.record import Ownership, Record
-from nebis.core.verbs import Complete, Renew, Verb, identity_of
+from nebis.core.verbs import Complete, Renew, Suspend, Verb, identity_of
 from nebis.flows.late import late_result_of
 from nebis.ports.history import AttemptNote
 from nebis.ports.store import BlockingSessions, Store, StoreFailure
@@ -47,6 +47,8 @@ class Watch:
     is_noted: bool = False
     """Whether it is written down for people."""
     lost_reason: Refusal | None = None
+    suspension: Suspend | None = None
+    """The write by which its owner lets the lease lapse, set before it is sent."""
     _when_lost: list[Callable[[], object]] = field(default_factory=list)
 
     @property
@@ -64,6 +66,12 @@ class Watch:
         self._when_lost.append(call)
         if self.is_lost:
             call()
+
+    def sends(self, verb: Verb) -> Verb:
+        """Return a write that its owner is about to send, having noted one that a renewal must not undo."""
+        if isinstance(verb, Suspend):
+            self.suspension = verb
+        return verb
 
     def tell_nobody(self) -> None:
         """Let go of whoever wanted the news, who holds this watch: the circle would wait for the garbage collector."""
@@ -155,7 +163,7 @@ class Heartbeat:
             try:
                 sessions = sessions or self._connect()
                 self._renew(sessions, watches)
-                self._send(sessions, writes)
+                self._send(sessions, [*writes, *self._undone(watches)])
                 self._write_down(sessions, unnoted)
             except StoreFailure as failure:
                 # Not lost, only unknown: the handler goes on, and the guard of its last write decides (F016).
@@ -218,6 +226,18 @@ class Heartbeat:
             if isinstance(answer, Refused) and answer.reason in TAKEN:
                 watch.lose(answer.reason)
 
+    def _undone(self, watches: list[Watch]) -> list[Verb]:
+        """Return the suspensions that a renewal may have overtaken; what it prolonged, nobody would use.
+
+        They are sent again: where there was nothing to undo that changes nothing, and a successor's fence refuses it.
+        """
+        verbs: list[Verb] = [watch.suspension for watch in watches if watch.suspension is not None]
+        if verbs:
+            with self._condition:
+                for verb in verbs:
+                    self._unconfirmed.setdefault(identity_of(verb), verb)  # Never in the place of a successor's write.
+        return verbs
+
     def _send(self, sessions: BlockingSessions, writes: list[Verb]) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS
         for verb in writes:
@@ -240,6 +260,7 @@ class Heartbeat:
             self._applied(verb)
 
     def _put_off(self, watches: list[Watch]) -> None:
+        self._undone(watches)  # A renewal that was not confirmed may have landed.
         now = time.monotonic()
         self._retry_at = now + RETRY_SECONDS
         for watch in watches:
