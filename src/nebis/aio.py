@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
-from nebis.answering import Execution, answered, original
+from nebis.answering import Execution, answer_of, answered, original
 from nebis.catalogue import Catalogue
 from nebis.consuming import ATTEMPTS_LIMIT, AsyncConsumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
@@ -28,7 +28,6 @@ from nebis.flow import drive_async
 from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.effect import run_effect
 from nebis.flows.execute import begin, execute
-from nebis.flows.ledger import Ledger
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
@@ -87,7 +86,6 @@ class AsyncAttempt(AttemptView):
         stored and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer
         that is not there in time, leaves the effect open: the next attempt asks again where its class allows.
         """
-        assert self._turn.ledger is not None
         if self._turn.transaction is not None:
             raise MisuseError(
                 "An effect inside an open transaction could happen and be rolled back here; call it before."
@@ -113,7 +111,6 @@ class AsyncAttempt(AttemptView):
         `call` gets the transaction's connection and then the arguments; without `connection=` it is one to the
         store's own database. With it, reserve, call and settle can be written around external effects.
         """
-        assert self._turn.ledger is not None
         planned = plan_step(self._request, self.record, name, call, (arguments, named), returns=returns)
         self._turn.target = connection
         flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
@@ -159,8 +156,10 @@ class AsyncOperation(Generic[C, R]):
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
     ) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        done = await self.execute(key=key, tenant=tenant, command=command, connection=connection, deadline=deadline)
-        return done.result
+        world, secrets = self._nebis.opened_here() or await self._nebis.opened()
+        declaration = self.declaration
+        request = declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
+        return answer_of(declaration, await self._run(world, request, command, connection))
 
     async def execute(
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
@@ -171,14 +170,15 @@ class AsyncOperation(Generic[C, R]):
         """
         world, secrets = self._nebis.opened_here() or await self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
+        return answered(self.declaration, await self._run(world, request, command, connection))
+
+    def _run(self, world: AsyncWorld, request: Request, command: C, connection: object | None) -> Awaitable[Ending]:
         handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
-            ending = await world.run(execute_single(request), handle, single=Single(connection))
-        elif connection is None:
-            ending = await world.run(execute(request), handle)
-        else:
-            raise MisuseError("connection= is for single_transaction; others join it with attempt.transaction.")
-        return answered(self.declaration, ending)
+            return world.run(execute_single(request), handle, single=Single(connection))
+        if connection is None:
+            return world.run(execute(request), handle)
+        raise MisuseError("connection= is for single_transaction; others join it with attempt.transaction.")
 
     def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, AsyncTurn], Awaitable[R]]]:
         """Return what runs a stored record without a client; raise `RecordCorrupt` if its command cannot be read."""
@@ -201,7 +201,7 @@ class AsyncOpenAttempt:
     """An attempt that an integration runs by itself: it owns the record until it is settled or abandoned."""
 
     def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
-        turn.ledger = Ledger(record)
+        turn.record = record
         self.attempt = AsyncAttempt(record, turn, request)
         self._record = record
         self._turn = turn

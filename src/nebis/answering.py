@@ -46,13 +46,22 @@ class Execution(Generic[R]):
 
 def answered(declaration: Declaration[C, R], ending: Ending) -> Execution[R]:
     """Return the stored result, decoded anew for the first caller too (I4), or raise what the caller must do next."""
-    match ending:
-        case Finished():
-            return _finished(declaration, ending)
-        case Failed():
-            raise failure(ending)
-        case _:
-            raise refusal(declaration.name, ending)
+    if not isinstance(ending, Finished):
+        raise unanswered(declaration, ending)
+    result = _result(declaration, ending)
+    return Execution(result=result, operation_id=str(ending.record_id), is_replay=ending.is_replay)
+
+
+def answer_of(declaration: Declaration[C, R], ending: Ending) -> R:
+    """Do the same for a caller that wants the result and nothing else."""
+    if isinstance(ending, Finished):
+        return _result(declaration, ending)
+    raise unanswered(declaration, ending)
+
+
+def unanswered(declaration: Declaration[C, R], ending: Failed | Unanswered) -> Exception:
+    """Return what a caller is raised that gets no result."""
+    return failure(ending) if isinstance(ending, Failed) else refusal(declaration.name, ending)
 
 
 def refusal(operation: str, ending: Unanswered) -> NebisError:
@@ -82,15 +91,11 @@ def refusal(operation: str, ending: Unanswered) -> NebisError:
             assert_never(ending)
 
 
-def _finished(declaration: Declaration[C, R], ending: Finished) -> Execution[R]:
+def _result(declaration: Declaration[C, R], ending: Finished) -> R:
     body = unseal(ending.outcome.body, limit_bytes=max(declaration.policy.result_limit_bytes, 1024 * 1024))
     match ending.outcome.kind:
         case OutcomeKind.SUCCEEDED:
-            return Execution(
-                result=declaration.result_codec.decode_result(body),
-                operation_id=str(ending.record_id),
-                is_replay=ending.is_replay,
-            )
+            return declaration.result_codec.decode_result(body)
         case OutcomeKind.REJECTED:
             rejection = decode_rejection(body)
             rejection.is_replay = ending.is_replay

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Suspend, Verb, identity_of
 from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
 from nebis.flows.ledger import Ledger
@@ -53,7 +52,7 @@ from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Watch
 from nebis.runtime.jitter import jittered
 from nebis.runtime.observers import tell
-from nebis.runtime.recursion import inside, require_outside
+from nebis.runtime.recursion import require_outside, running
 from nebis.runtime.settling import settling
 from nebis.runtime.single import Single
 
@@ -67,52 +66,68 @@ AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 
 
 class AsyncTurn:
-    """One request's turn in the asyncio world."""
+    """One request's turn in the asyncio world.
+
+    What only some requests have stands in the class until one has it: a usual turn sets four attributes.
+    """
+
+    performs: ClassVar[Mapping[type[Ask[Any]], Performer]]
+    """What is done for each kind of ask; tests put others in their place."""
+    single: Single | None = None
+    target: object | None = None
+    """What the next transaction of this turn joins; None for a connection of ours."""
+    task: asyncio.Task[None] | None = None
+    """Where the handler runs, if that is a task of ours; it is stopped once another attempt took over."""
+    transaction: AsyncTransaction | None = None
+    """The open transaction of this turn; verbs run inside it while it is open."""
+    settled: Outcome | None = None
+    """Set once the handler's own transaction holds the outcome."""
+    staged: tuple[Message, ...] = ()
+    """What a single transaction commits together with that outcome."""
+    record: Record | None = None
+    """What is attempted, once it is."""
+    beside: Callable[[Inbox], Flow[None]] | None = None
+    """What is written in the handler's own transaction, right before its outcome."""
+    _watch: Watch | None = None
+    _ledger: Ledger | None = None
+    _is_in_handler: bool = False
+    _moves: bytes | None = None
+    _detached: set[asyncio.Task[Any]] | frozenset[asyncio.Task[Any]] = frozenset()
+    """Effects that are under way."""
 
     def __init__(self, world: AsyncWorld, handler: AsyncHandler, single: Single | None = None) -> None:
-        self.single = single
-        self.target: object | None = None if single is None else single.target
-        """What the next transaction of this turn joins; None for a connection of ours."""
         self._world = world
         self._handler = handler
-        self.task: asyncio.Task[None] | None = None
-        """Where the flow runs, if that is a task of ours; its handler is stopped once another attempt took over."""
-        self._watch: Watch | None = None
-        self._is_in_handler = False
-        self._moves: bytes | None = None
-        self.transaction: AsyncTransaction | None = None
-        """The open transaction of this turn; verbs run inside it while it is open."""
-        self.settled: Outcome | None = None
-        """Set once the handler's own transaction holds the outcome."""
-        self.staged: tuple[Message, ...] = ()
-        """What a single transaction commits together with that outcome."""
-        self.ledger: Ledger | None = None
-        """What the attempt knows of its effects."""
-        self.beside: Callable[[Inbox], Flow[None]] | None = None
-        """What is written in the handler's own transaction, right before its outcome."""
-        self._detached: set[asyncio.Task[Any]] = set()
-        """Effects that are under way."""
+        if single is not None:
+            self.single, self.target = single, single.target
 
     def perform(self, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do what a flow asks for, or return what does."""
-        return _PERFORM[type(ask)](self, ask)
+        return self.performs[type(ask)](self, ask)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Return what the attempt knows of its effects; made when it is asked for, as most have none."""
+        if self._ledger is None:
+            assert self.record is not None  # Only the handler of an attempt has effects.
+            self._ledger = Ledger(self.record)
+        return self._ledger
 
     @property
     def is_lost(self) -> bool:
         """Tell whether another attempt took over."""
         return self._watch is not None and self._watch.is_lost
 
-    @property
-    def is_holding(self) -> bool:
-        """Tell whether there is anything to close."""
-        return self._watch is not None or self.transaction is not None
-
     async def close(self) -> None:
         """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
-        if self._watch is not None:
-            self._world.heartbeat.forget(self._watch)
+        self.forget()
         if self.transaction is not None:
             await self.transaction.rollback()
+
+    def forget(self) -> None:
+        """End the renewal."""
+        if self._watch is not None:
+            self._world.heartbeat.forget(self._watch)
 
     @property
     def outbox(self) -> Outbox:
@@ -130,9 +145,12 @@ class AsyncTurn:
         self.transaction = backend.transaction(self.target)
 
     def apply(self, ask: Apply) -> Awaitable[Answer | Locked]:
-        if self.transaction is None:
-            return self._world.apply(ask.verb if self._watch is None else self._watch.sends(ask.verb))
-        return self._apply_inside(self.transaction, ask.verb)
+        verb = ask.verb
+        if self.transaction is not None:
+            return self._apply_inside(self.transaction, verb)
+        if self._watch is not None and isinstance(verb, Suspend):
+            verb = self._watch.sends(verb)
+        return self._world.apply(verb)
 
     async def _apply_inside(self, transaction: AsyncTransaction, verb: Verb) -> Answer | Locked:
         try:
@@ -155,11 +173,9 @@ class AsyncTurn:
         except StoreFailure as failure:
             raise StoreUnavailable(failure.detail) from failure
 
-    def draw(self, _: Draw) -> object:
-        return draw()
-
     def require_outside(self, ask: RequireOutside) -> None:
-        require_outside(ask)
+        if running.get():
+            require_outside(ask)
 
     async def pause(self, ask: Pause) -> None:
         await asyncio.sleep(jittered(ask.seconds))
@@ -188,16 +204,18 @@ class AsyncTurn:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
-        record, task = ask.record, self.task
+        record = self.record = ask.record
+        task = self.task
         assert task is not None  # A turn without one has no handler of its own.
         if self._watch is not None:  # A single transaction has no claim to lose.
-            self._watch.when_lost(functools.partial(self._stop_handler, task))
-        self.ledger = Ledger(record)
+            self._watch.when_lost(self._stop_handler)
+        # Never put back: the context is that of this task alone, and what it holds is emptied.
+        mark = [record.identity]
+        running.set((*running.get(), mark))
         self._is_in_handler = True
         end: Returned[object] | Raised
         try:
-            with inside(record):
-                end = Returned(await self._handler(record, self))
+            end = Returned(await self._handler(record, self))
         except asyncio.CancelledError:
             if not self.is_lost:
                 raise
@@ -205,6 +223,8 @@ class AsyncTurn:
             end = Raised(ClaimLost(record.operation, "another attempt took over"))
         except Exception as error:  # noqa: BLE001 - every failure of a handler is an answer that the flow classifies.
             end = Raised(error)
+        finally:
+            mark.clear()
         self._is_in_handler = False
         if self._detached or self.transaction is not None:
             await self.rest()
@@ -213,7 +233,7 @@ class AsyncTurn:
     async def detached(self, flow: Flow[T]) -> T:
         """Run an effect in a task of our own: whoever cancels its caller only stops waiting for it (F075)."""
         task = asyncio.get_running_loop().create_task(drive_async(flow, self.perform))
-        self._detached.add(task)
+        self._detached = {*self._detached, task}
         task.add_done_callback(self._reattached)
         await asyncio.wait((task,))
         return task.result()
@@ -230,13 +250,14 @@ class AsyncTurn:
             await transaction.rollback()
 
     def _reattached(self, task: asyncio.Task[Any]) -> None:
-        self._detached.discard(task)
+        self._detached = self._detached - {task}
         if not task.cancelled():
             task.exception()  # Retrieved here too: a caller that was cancelled will not ask for it.
 
-    def _stop_handler(self, task: asyncio.Task[None]) -> None:
+    def _stop_handler(self) -> None:
         """Have the handler cancelled whose claim another attempt took; called from the heartbeat's thread."""
-        task.get_loop().call_soon_threadsafe(self._cancel_handler, task)
+        assert self.task is not None  # It runs there.
+        self.task.get_loop().call_soon_threadsafe(self._cancel_handler, self.task)
 
     def _cancel_handler(self, task: asyncio.Task[None]) -> None:
         """Cancel the handler, never a write of ours."""
@@ -259,10 +280,10 @@ class AsyncTurn:
         """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
         if self.settled is not None and isinstance(end, Returned):
             return Settled(self.settled, self.staged)
-        assert self.ledger is not None
-        if self.single is None:
+        if self.single is None and self.target is not None:
             self.target = None  # What comes after the handler is ours, and so is the connection for it.
-        return self.ledger.of(end)
+        assert self.record is not None  # It ran as its owner.
+        return end if self._ledger is None and not self.record.effects else self.ledger.of(end)
 
     async def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
@@ -324,13 +345,28 @@ class AsyncTurn:
             log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
 
     def tell(self, ask: Tell) -> None:
-        tell(self._world.observers, ask.event)
+        event, world = ask.event, self._world
+        if world.counting is not None:
+            world.counting(event)
+        tell(world.observers, event)
+
+    def tell_claimed(self, ask: TellClaimed) -> None:
+        world = self._world
+        if world.counting is not None:
+            world.counting.claimed(ask.answer)
+        if world.observers:
+            tell(world.observers, ask.event)
+
+    def tell_completed(self, ask: TellCompleted) -> None:
+        if self._world.observers:  # Nobody counts these.
+            tell(self._world.observers, ask.event)
 
 
-_PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any] | Any]] = {
+Performer: TypeAlias = Callable[[AsyncTurn, Any], Awaitable[Any] | Any]
+AsyncTurn.performs = {
     Apply: AsyncTurn.apply,
     Find: AsyncTurn.find,
-    Draw: AsyncTurn.draw,
+    Draw: draw,
     RequireOutside: AsyncTurn.require_outside,
     Pause: AsyncTurn.pause,
     Elapsed: AsyncTurn.elapsed,
@@ -351,6 +387,6 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any] | Any]]
     KeepTrying: AsyncTurn.keep_trying,
     KeepLate: AsyncTurn.keep_late,
     Tell: AsyncTurn.tell,
-    TellClaimed: AsyncTurn.tell,
-    TellCompleted: AsyncTurn.tell,
+    TellClaimed: AsyncTurn.tell_claimed,
+    TellCompleted: AsyncTurn.tell_completed,
 }

@@ -97,8 +97,20 @@ class _Later:
 @contextmanager
 def _mortal(world: BlockingWorld | AsyncWorld, doom: _Doom) -> Iterator[None]:
     """Put a place to die before and after everything that this world is asked for."""
-    kind = BlockingTurn if isinstance(world, BlockingWorld) else AsyncTurn
-    perform: Any = kind.perform
+    # By name: a method cannot be assigned to under mypy.
+    if isinstance(world, BlockingWorld):
+        kind, seam, usual, mortal = _blocking_seam(world, doom)
+    else:
+        kind, seam, usual, mortal = _async_seam(world, doom)
+    setattr(kind, seam, mortal)
+    try:
+        yield
+    finally:
+        setattr(kind, seam, usual)
+
+
+def _blocking_seam(world: BlockingWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
+    perform: Any = BlockingTurn.perform
 
     def performed(turn: Any, ask: Ask[Any]) -> Any:
         if turn._world is not world or isinstance(ask, _SILENT):  # noqa: SLF001 - others' turns live on.
@@ -108,23 +120,28 @@ def _mortal(world: BlockingWorld | AsyncWorld, doom: _Doom) -> Iterator[None]:
         doom.pass_by(f"after {_name(ask)}")
         return answer
 
-    async def performed_async(turn: Any, ask: Ask[Any]) -> Any:
-        is_mortal = turn._world is world and not isinstance(ask, _SILENT)  # noqa: SLF001 - others' turns live on.
+    return BlockingTurn, "perform", perform, performed
+
+
+def _async_seam(world: AsyncWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
+    usual = AsyncTurn.performs
+
+    async def performed(turn: Any, ask: Ask[Any]) -> Any:
+        is_mortal = turn._world is world  # noqa: SLF001 - others' turns live on.
         if is_mortal:
             doom.pass_by(f"before {_name(ask)}")
-        answer = perform(turn, ask)
+        answer = usual[type(ask)](turn, ask)
         if inspect.isawaitable(answer):  # What is there at once is not wrapped.
             answer = await answer
         if is_mortal:
             doom.pass_by(f"after {_name(ask)}")
         return answer
 
-    # By name: a method cannot be assigned to under mypy.
-    setattr(kind, "perform", performed if kind is BlockingTurn else performed_async)  # noqa: B010
-    try:
-        yield
-    finally:
-        setattr(kind, "perform", perform)  # noqa: B010
+    def applied(turn: Any, ask: Ask[Any]) -> Any:
+        return asyncio.ensure_future(performed(turn, ask))  # As the world's own, it is a future.
+
+    mortal = {kind: perform if issubclass(kind, _SILENT) else performed for kind, perform in usual.items()}
+    return AsyncTurn, "performs", usual, {**mortal, Apply: applied}
 
 
 @contextmanager
