@@ -1,0 +1,266 @@
+"""What becomes of a request on an event loop whose caller is cancelled, or whose process ends, at any moment (F075)."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from nebis.core.record import Record, State
+from nebis.core.verbs import Claim, Complete
+from nebis.flow import Flow
+from nebis.flows.execute import execute
+from nebis.flows.request import Finished
+from nebis.ports.store import AsyncSessions
+from nebis.runtime.async_turn import AsyncTurn
+from nebis.runtime.entropy import draw
+from nebis.runtime.eventloop import AsyncWorld
+from tests.flows.specimens import request_of
+from tests.runtime.observed import PATIENCE_SECONDS, ObservedStore
+
+T = TypeVar("T")
+
+
+class Gate:
+    """Connections to a store whose answers are held back while the gate is shut."""
+
+    def __init__(self, sessions: AsyncSessions) -> None:
+        self._sessions = sessions
+        self.is_asked = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def run(self, flow: Flow[T]) -> T:
+        return await self._sessions.run(flow)
+
+    async def run_unshielded(self, flow: Flow[T]) -> T:
+        answers = await self._sessions.run_unshielded(flow)
+        self.is_asked.set()
+        await self.opened.wait()
+        return answers
+
+    async def close(self) -> None:
+        await self._sessions.close()
+
+
+class Play:
+    """A world behind a gate, and a handler that remembers its runs and waits until it may end."""
+
+    def __init__(self) -> None:
+        self.store = ObservedStore()
+        self.request = request_of()
+        backend = self.store.asynchronous()
+        self.gate = Gate(backend.sessions)
+        self.world = AsyncWorld(dataclasses.replace(backend, sessions=self.gate))
+        self.runs = 0
+        self.started, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def handler(self, record: Record, turn: AsyncTurn) -> object:
+        self.runs += 1
+        self.started.set()
+        await self.may_end.wait()
+        return "done"
+
+    def call(self) -> asyncio.Task[Any]:
+        return asyncio.create_task(self.world.run(execute(self.request), self.handler))
+
+    @property
+    def stored(self) -> Record:
+        drawn = draw()
+        return self.store.stored(self.request.claim(drawn.record_id, drawn.nonce).identity)
+
+    @property
+    def verbs(self) -> list[type]:
+        return [type(verb) for batch in self.store.batches for verb in batch]
+
+
+def played(scenario: Callable[[Play], Coroutine[Any, Any, None]]) -> Play:
+    async def play() -> Play:
+        the_play = Play()
+        await asyncio.wait_for(scenario(the_play), PATIENCE_SECONDS)
+        return the_play
+
+    return asyncio.run(play())
+
+
+async def cancelled(caller: asyncio.Task[Any]) -> None:
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
+def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed() -> None:
+    async def scenario(play: Play) -> None:
+        caller = play.call()
+        await play.gate.is_asked.wait()
+        await cancelled(caller)
+        play.gate.opened.set()
+        play.may_end.set()
+        await play.world.close(PATIENCE_SECONDS)
+
+    play = played(scenario)
+
+    assert play.runs == 1
+    assert play.stored.state is State.COMPLETED
+    # The very same claim again, which the store recognised.
+    assert play.verbs == [Claim, Claim, Complete]
+    assert play.store.batches[0] == play.store.batches[1]
+
+
+def test_an_attempt_goes_on_whose_caller_was_cancelled_as_its_claim_was_answered() -> None:
+    async def scenario(play: Play) -> None:
+        caller = play.call()
+        await play.gate.is_asked.wait()
+        [waiter] = play.world._claiming
+        waiter.add_done_callback(lambda _: caller.cancel())
+        play.gate.opened.set()
+        play.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        await play.world.close(PATIENCE_SECONDS)
+
+    play = played(scenario)
+
+    assert play.runs == 1
+    assert play.stored.state is State.COMPLETED
+
+
+def test_a_caller_that_is_cancelled_while_it_waits_for_the_outcome_is_only_detached() -> None:
+    async def scenario(play: Play) -> None:
+        play.gate.opened.set()
+        caller = play.call()
+        await play.started.wait()
+        play.gate.opened.clear()
+        play.gate.is_asked.clear()
+        play.may_end.set()
+        await play.gate.is_asked.wait()
+        await cancelled(caller)
+        play.gate.opened.set()
+        await play.world.close(PATIENCE_SECONDS)
+
+    play = played(scenario)
+
+    assert play.stored.state is State.COMPLETED
+    assert play.verbs == [Claim, Complete]
+
+
+def test_a_replay_is_answered_without_a_task() -> None:
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def scenario(play: Play) -> None:
+        play.gate.opened.set()
+        play.may_end.set()
+        await play.call()
+        play.gate.opened.clear()
+        play.gate.is_asked.clear()
+        caller = play.call()
+        await play.gate.is_asked.wait()
+        tasks.update(play.world._tasks)
+        play.gate.opened.set()
+        ending = await caller
+        assert isinstance(ending, Finished)
+        assert ending.is_replay
+        await play.world.close()
+
+    assert played(scenario).runs == 1
+    assert not tasks
+
+
+def test_the_end_of_the_process_waits_for_a_claim_and_for_the_attempt_that_it_begins() -> None:
+    async def scenario(play: Play) -> None:
+        caller = play.call()
+        await play.gate.is_asked.wait()
+        closing = asyncio.create_task(play.world.close(PATIENCE_SECONDS))
+        await asyncio.sleep(0)
+        play.gate.opened.set()
+        await play.started.wait()
+        assert not closing.done()
+        play.may_end.set()
+        assert isinstance(await caller, Finished)
+        await closing
+
+    assert played(scenario).stored.state is State.COMPLETED
+
+
+def test_a_claim_that_is_not_answered_in_time_is_not_attempted_when_the_process_ends() -> None:
+    async def scenario(play: Play) -> None:
+        caller = play.call()
+        await play.gate.is_asked.wait()
+        closing = asyncio.create_task(play.world.close())
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        play.gate.opened.set()
+        await closing
+        assert not play.world._tasks
+
+    play = played(scenario)
+
+    assert play.runs == 0
+    assert play.stored.state is State.IN_PROGRESS
+
+
+def test_a_claim_that_is_answered_as_the_process_ends_is_not_attempted() -> None:
+    async def scenario(play: Play) -> None:
+        caller = play.call()
+        await play.gate.is_asked.wait()
+        [waiter] = play.world._claiming
+        # Before the caller hears of its answer, everything is over.
+        waiter.add_done_callback(lambda _: setattr(play.world, "_is_over", True))
+        waiter._callbacks.reverse()  # type: ignore[attr-defined]
+        play.world._is_over = True
+        play.gate.opened.set()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        await play.world.close()
+
+    assert played(scenario).runs == 0
+
+
+def test_an_attempt_that_is_ended_before_its_first_step_leaves_nobody_waiting() -> None:
+    async def scenario(play: Play) -> None:
+        play.gate.opened.set()
+        caller = play.call()
+        while not play.world._tasks:
+            await asyncio.sleep(0)
+        # It was made in this very turn of the loop.
+        await play.world._end_all()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        await play.world.close()
+        assert not play.world._tasks
+
+    assert played(scenario).runs == 0
+
+
+def test_a_handler_may_time_itself_and_its_caller_is_not_concerned() -> None:
+    async def scenario(play: Play) -> None:
+        tasks = []
+
+        async def impatient(record: Record, turn: AsyncTurn) -> object:
+            tasks.append(asyncio.current_task())
+            try:
+                async with asyncio.timeout(0):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                return "in time"
+
+        play.gate.opened.set()
+        ending = await play.world.run(execute(play.request), impatient)
+        assert isinstance(ending, Finished)
+        assert ending.outcome.body == play.request.encode("in time")
+        assert tasks != [asyncio.current_task()]
+        await play.world.close()
+
+    played(scenario)
+
+
+def test_what_ends_the_process_reaches_the_caller_too() -> None:
+    async def scenario(play: Play) -> None:
+        async def exits(record: Record, turn: AsyncTurn) -> object:
+            raise SystemExit(3)
+
+        play.gate.opened.set()
+        await play.world.run(execute(play.request), exits)
+
+    with pytest.raises(SystemExit):
+        played(scenario)
