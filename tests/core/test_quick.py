@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from nebis.core.quick import in_order, quick
+from nebis.core.quick import maker, quick
 from nebis.core.record import Outcome, Ownership, Record
 from nebis.core.verbs import Claim, Complete
 
@@ -93,10 +93,10 @@ def test_every_field_of_a_quick_class_gets_its_own_argument(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("cls", [Quick, Record, Complete, Outcome, Ownership])
-def test_a_value_made_in_order_is_the_one_made_by_name(cls: Any) -> None:
+def test_a_value_of_a_maker_is_that_of_its_class(cls: Any) -> None:
     given = {each.name: (each.name,) for each in fields(cls)}
 
-    made = in_order(cls)(*given.values())
+    made = maker(cls)(**given)
 
     assert type(made) is cls
     assert made == cls(**given)
@@ -105,6 +105,7 @@ def test_a_value_made_in_order_is_the_one_made_by_name(cls: Any) -> None:
         setattr(made, fields(cls)[0].name, 2)
 
 
-def test_a_value_made_in_order_wants_every_field() -> None:
+def test_a_maker_knows_the_same_defaults_and_wants_the_same_fields() -> None:
+    assert maker(Quick)(number=1, name="a") == Quick(number=1, name="a")
     with pytest.raises(TypeError):
-        in_order(Quick)(1, "a", True)
+        maker(Quick)(number=1)  # type: ignore[call-arg]

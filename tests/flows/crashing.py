@@ -17,9 +17,9 @@ from nebis.ports.asks import (
     KeepAlive,
     KeepLate,
     KeepTrying,
+    MakeClaim,
     Pause,
     Raised,
-    RequireOutside,
     Returned,
     RunHandler,
     Tell,
@@ -126,6 +126,9 @@ class MortalWorld:
                 return self.apply(ask.verb)
             case Find():
                 return self.find(ask.identity)
+            case MakeClaim():
+                drawn = draw()
+                return ask.make(drawn.record_id, drawn.nonce)
             case Draw():
                 return draw()
             case Elapsed():
@@ -141,7 +144,7 @@ class MortalWorld:
                 return self._run_handler(ask.record)
             case CallEffect():
                 return _called(ask)
-            case KeepAlive() | KeepLate() | KeepTrying() | RequireOutside() | Tell():
+            case KeepAlive() | KeepLate() | KeepTrying() | Tell():
                 return None
             case _:
                 raise AssertionError(f"no flow asks for {type(ask).__name__}")

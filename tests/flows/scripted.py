@@ -19,9 +19,9 @@ from nebis.ports.asks import (
     KeepAlive,
     KeepLate,
     KeepTrying,
+    MakeClaim,
     Pause,
     Raised,
-    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -71,7 +71,7 @@ class ScriptedWorld:
     def run(self, flow: Flow[T]) -> T:
         return drive(flow, self.perform)
 
-    def perform(self, ask: Ask[Any]) -> Any:
+    def perform(self, ask: Ask[Any]) -> Any:  # noqa: C901 - a case for each kind of ask.
         self.asked.append(ask)
         match ask:
             case Apply() | TransactionApply() | TransactionSettle():
@@ -91,6 +91,8 @@ class ScriptedWorld:
             case Find():
                 _next(self._says.get(Find, [None]))
                 return self._found
+            case MakeClaim():
+                return ask.make(DRAWN.record_id, DRAWN.nonce)
             case Draw():
                 return DRAWN
             case Elapsed():
@@ -104,7 +106,7 @@ class ScriptedWorld:
                 return self._run_handler(ask.record)
             case CallEffect():
                 return _called(ask)
-            case KeepAlive() | KeepLate() | KeepTrying() | RequireOutside() | Tell() | TransactionRollback():
+            case KeepAlive() | KeepLate() | KeepTrying() | Tell() | TransactionRollback():
                 return None
             case _:
                 raise AssertionError(f"no flow asks for {type(ask).__name__}")

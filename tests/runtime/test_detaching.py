@@ -203,10 +203,7 @@ def test_a_claim_that_is_answered_as_the_process_ends_is_not_attempted() -> None
     async def scenario(play: Play) -> None:
         caller = play.call()
         await play.gate.is_asked.wait()
-        [waiter] = play.world._claiming
         # Before the caller hears of its answer, everything is over.
-        waiter.add_done_callback(lambda _: setattr(play.world, "_is_over", True))
-        waiter._callbacks.reverse()  # type: ignore[attr-defined]
         play.world._is_over = True
         play.gate.opened.set()
         with pytest.raises(asyncio.CancelledError):
@@ -218,15 +215,16 @@ def test_a_claim_that_is_answered_as_the_process_ends_is_not_attempted() -> None
 
 def test_an_attempt_that_is_ended_before_its_first_step_leaves_nobody_waiting() -> None:
     async def scenario(play: Play) -> None:
-        play.gate.opened.set()
         caller = play.call()
-        while not play.world._tasks:
-            await asyncio.sleep(0)
-        # It was made in this very turn of the loop.
-        await play.world._end_all()
+        await play.gate.is_asked.wait()
+        [waiter] = play.world._claiming
+        # Called right after the caller made the task, which has not had its turn yet.
+        waiter.add_done_callback(lambda _: [task.cancel() for task in play.world._tasks])
+        play.gate.opened.set()
+        await asyncio.wait_for(asyncio.shield(waiter), PATIENCE_SECONDS)
+        await play.world.close()
         with pytest.raises(asyncio.CancelledError):
             await caller
-        await play.world.close()
         assert not play.world._tasks
 
     assert played(scenario).runs == 0
@@ -238,11 +236,10 @@ def test_a_handler_may_time_itself_and_its_caller_is_not_concerned() -> None:
 
         async def impatient(record: Record, turn: AsyncTurn) -> object:
             tasks.append(asyncio.current_task())
-            try:
+            with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
                     await asyncio.Event().wait()
-            except TimeoutError:
-                return "in time"
+            return "in time"
 
         play.gate.opened.set()
         ending = await play.world.run(execute(play.request), impatient)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NewType
 from uuid import UUID
 
-from nebis.core.quick import in_order, quick
+from nebis.core.quick import maker, quick
 
 RecordId = NewType("RecordId", UUID)
 Fence = NewType("Fence", int)
@@ -125,7 +125,7 @@ class Outcome:
     body: bytes = field(repr=False)
 
 
-make_outcome: Final = in_order(Outcome)
+make_outcome: Final = maker(Outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class Ownership:
     nonce: Nonce
 
 
-make_ownership: Final = in_order(Ownership)
+make_ownership: Final = maker(Ownership)
 
 
 @quick
@@ -221,7 +221,7 @@ class Record:
     @property
     def ownership(self) -> Ownership:
         """Return the proof of whoever holds this record."""
-        return make_ownership(self.identity, self.record_id, self.fence, self.nonce)
+        return make_ownership(identity=self.identity, record_id=self.record_id, fence=self.fence, nonce=self.nonce)
 
     @property
     def open_effect(self) -> Effect | None:
@@ -261,4 +261,4 @@ class Record:
         return opened is None or opened.may_be_called_again(now)
 
 
-make_record: Final = in_order(Record)
+make_record: Final = maker(Record)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from nebis.core.quick import in_order, quick
+from nebis.core.quick import maker, quick
 from nebis.core.record import (
     EffectClass,
     EffectsMode,
@@ -108,7 +108,7 @@ class Complete:
     resource: Resource | None = None
 
 
-make_complete: Final = in_order(Complete)
+make_complete: Final = maker(Complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

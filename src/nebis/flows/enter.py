@@ -14,7 +14,7 @@ from nebis.flow import Flow
 from nebis.flows.persist import UNANSWERED, as_refusal, claim_again, tried
 from nebis.flows.request import Request
 from nebis.flows.welcome import has_passed, welcome
-from nebis.ports.asks import Apply, AwaitChange, Draw, Drawn, Elapsed, Find, RequireOutside
+from nebis.ports.asks import Apply, AwaitChange, Elapsed, Find, MakeClaim
 from nebis.ports.store import StoreFailure
 
 FIRST_POLL_SECONDS = 0.05
@@ -22,9 +22,8 @@ LONGEST_POLL_SECONDS = 0.5
 RETRY_AFTER_SECONDS = 0.5
 """When to come back to a key that somebody holds in a transaction which has shown nothing of it yet."""
 
-# Made once: they are needed for every request.
+# Made once: it is needed for every request.
 _BUSY: Final = (Running, Locked)
-_DRAW: Final = Draw()
 
 
 def enter(request: Request) -> Flow[ClaimAnswer]:
@@ -34,9 +33,7 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
     claim that is not committed yet, or a tombstone that is just being removed. Whatever it will be, it is not ours to
     run now.
     """
-    drawn: Drawn = yield _DRAW
-    claim = request.claim(drawn.record_id, drawn.nonce)
-    yield RequireOutside(claim.identity, claim.operation)
+    claim: Claim = yield MakeClaim(request.claim)
     if request.deadline is not None or not request.may_begin or request.charges:
         claim = yield from welcome(request, claim)
     answer: ClaimAnswer | Locked | StoreFailure

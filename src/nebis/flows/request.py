@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
-from nebis.core.quick import in_order, quick
+from nebis.core.quick import maker, quick
 from nebis.core.record import Effect, Outcome, Record, RecordId, make_outcome
 from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
@@ -119,7 +119,7 @@ class Finished:
     """When the answer stops being kept, on the store's clock; known once it was read back."""
 
 
-make_finished: Final = in_order(Finished)
+make_finished: Final = maker(Finished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,5 +145,5 @@ def finished(record: Record, *, is_replay: bool) -> Finished:
     """Return the outcome of a completed record."""
     assert record.outcome_kind is not None  # I3
     assert record.outcome is not None  # I3
-    outcome = make_outcome(record.outcome_kind, record.outcome)
-    return make_finished(record.record_id, outcome, is_replay, record.expires_at)
+    outcome = make_outcome(kind=record.outcome_kind, body=record.outcome)
+    return make_finished(record_id=record.record_id, outcome=outcome, is_replay=is_replay, expires_at=record.expires_at)

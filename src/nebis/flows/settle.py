@@ -94,14 +94,14 @@ def classified(request: Request, error: Exception) -> tuple[Exception, Dispositi
 def rendered(request: Request, value: object) -> Outcome:
     """Render a result once, before anything is stored; one that cannot be kept is a final, honest answer (O6)."""
     try:
-        return make_outcome(OutcomeKind.SUCCEEDED, request.encode(value))
+        return make_outcome(kind=OutcomeKind.SUCCEEDED, body=request.encode(value))
     except ResultUnstorable as error:
         return Outcome(kind=OutcomeKind.UNSTORABLE, body=request.encode_rejection(error))
 
 
 def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]:
     """Store the outcome, and answer with it only once the store confirmed it (I11)."""
-    verb = make_complete(record.ownership, outcome, request.policy.kept, None)
+    verb = make_complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     answer: Kept | Intended | Refused | Locked | StoreFailure
     try:
         answer = yield Apply(verb)
@@ -115,7 +115,7 @@ def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]
     if request.meters:
         yield from weigh(request, outcome)
     yield TellCompleted(record, outcome.kind)
-    return make_finished(record.record_id, outcome, False, None)  # noqa: FBT003 - is_replay, and never read back.
+    return make_finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
 
 def _give_back(request: Request, record: Record, error: Exception, verb: Release | Withdraw) -> Flow[Ending]:

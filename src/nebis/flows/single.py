@@ -26,9 +26,8 @@ from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, 
 from nebis.flows.settle import classified, doubt, rendered
 from nebis.flows.welcome import weigh, welcome
 from nebis.ports.asks import (
-    Draw,
+    MakeClaim,
     Raised,
-    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -48,9 +47,7 @@ from nebis.ports.store import IndefiniteFailure, RowLocked, StoreFailure
 
 def execute_single(request: Request) -> Flow[Ending]:
     """Run the handler inside the transaction that claims; anything but a commit leaves nothing behind."""
-    drawn = yield from Draw()
-    claim = request.claim(drawn.record_id, drawn.nonce)
-    yield from RequireOutside(claim.identity, claim.operation)
+    claim = yield from MakeClaim(request.claim)
     claim = yield from welcome(request, claim)
     record = yield from _enter(request, claim)
     if not isinstance(record, Record):

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from nebis.core.answers import Answer, ClaimAnswer, Locked
 from nebis.core.record import Effect, Nonce, Outcome, OutcomeKind, Record, RecordId
-from nebis.core.verbs import Verb
+from nebis.core.verbs import Claim, Verb
 from nebis.flow import Ask
 from nebis.ports.history import LateResult
 from nebis.ports.messages import Message
@@ -48,11 +48,13 @@ class Draw(Ask[Drawn]):
 
 
 @dataclass(slots=True)
-class RequireOutside(Ask[None]):
-    """Refuse a request that comes from inside the very attempt that it would wait for (F067)."""
+class MakeClaim(Ask[Claim]):
+    """Draw the marks of an attempt and make its claim from them.
 
-    identity: bytes
-    operation: str
+    A request that comes from inside the very attempt that it would wait for is refused (F067).
+    """
+
+    make: Callable[[RecordId, bytes], Claim]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Suspend, Verb, identity_of
+from nebis.core.verbs import Claim, Suspend, Verb, identity_of
 from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
 from nebis.flows.ledger import Ledger
@@ -26,9 +26,9 @@ from nebis.ports.asks import (
     KeepAlive,
     KeepLate,
     KeepTrying,
+    MakeClaim,
     Pause,
     Raised,
-    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -173,9 +173,12 @@ class AsyncTurn:
         except StoreFailure as failure:
             raise StoreUnavailable(failure.detail) from failure
 
-    def require_outside(self, ask: RequireOutside) -> None:
+    def make_claim(self, ask: MakeClaim) -> Claim:
+        drawn = draw()
+        claim = ask.make(drawn.record_id, drawn.nonce)
         if running.get():
-            require_outside(ask)
+            require_outside(claim)
+        return claim
 
     async def pause(self, ask: Pause) -> None:
         await asyncio.sleep(jittered(ask.seconds))
@@ -367,7 +370,7 @@ AsyncTurn.performs = {
     Apply: AsyncTurn.apply,
     Find: AsyncTurn.find,
     Draw: draw,
-    RequireOutside: AsyncTurn.require_outside,
+    MakeClaim: AsyncTurn.make_claim,
     Pause: AsyncTurn.pause,
     Elapsed: AsyncTurn.elapsed,
     AwaitChange: AsyncTurn.await_change,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
 from nebis.flows.drain import let_go
@@ -26,9 +26,9 @@ from nebis.ports.asks import (
     KeepAlive,
     KeepLate,
     KeepTrying,
+    MakeClaim,
     Pause,
     Raised,
-    RequireOutside,
     Returned,
     RunHandler,
     Settled,
@@ -242,8 +242,11 @@ class BlockingTurn:
     def draw(self, _: Draw) -> object:
         return draw()
 
-    def require_outside(self, ask: RequireOutside) -> None:
-        require_outside(ask)
+    def make_claim(self, ask: MakeClaim) -> Claim:
+        drawn = draw()
+        claim = ask.make(drawn.record_id, drawn.nonce)
+        require_outside(claim)
+        return claim
 
     def pause(self, ask: Pause) -> None:
         time.sleep(jittered(ask.seconds))
@@ -364,7 +367,7 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     Apply: BlockingTurn.apply,
     Find: BlockingTurn.find,
     Draw: BlockingTurn.draw,
-    RequireOutside: BlockingTurn.require_outside,
+    MakeClaim: BlockingTurn.make_claim,
     Pause: BlockingTurn.pause,
     Elapsed: BlockingTurn.elapsed,
     AwaitChange: BlockingTurn.await_change,

@@ -14,7 +14,7 @@ from nebis.core.verbs import Claim, Verb
 from nebis.errors import StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
 from nebis.flows.drain import let_go
-from nebis.ports.asks import Apply, Draw, RequireOutside, Tell, TellClaimed, TellCompleted
+from nebis.ports.asks import Apply, MakeClaim, Tell, TellClaimed, TellCompleted
 from nebis.ports.observer import Observer
 from nebis.ports.store import AsyncBackend, StoreFailure
 from nebis.runtime.async_batcher import AsyncBatcher
@@ -27,7 +27,7 @@ from nebis.runtime.single import Single
 
 log = logging.getLogger("nebis")
 
-_AT_ONCE: Final = frozenset({Draw, RequireOutside, Tell, TellClaimed, TellCompleted})
+_AT_ONCE: Final = frozenset({MakeClaim, Tell, TellClaimed, TellCompleted})
 """Asks that take no time and hold nothing."""
 
 LAST_WORDS_SECONDS = 1.0
@@ -118,7 +118,8 @@ class AsyncWorld:
     async def _rest(  # noqa: C901 - in one piece, as every coroutine inside another is paid at each of its steps.
         self, flow: Flow[T], ask: Ask[Any], turn: AsyncTurn, ended: asyncio.Future[T]
     ) -> None:
-        performs = turn.performs
+        performs, task = turn.performs, turn.task
+        assert task is not None  # It is this one.
         try:
             try:
                 while True:
@@ -143,13 +144,13 @@ class AsyncWorld:
             if not ended.done():  # A caller that was cancelled waits no longer, and will not ask for it.
                 ended.set_exception(error)
             if not isinstance(error, Exception):
+                task.add_done_callback(asyncio.Task.exception)  # Else the loop would complain that nobody asked.
                 raise
         else:
             if not ended.done():
                 ended.set_result(result)
         finally:
-            assert turn.task is not None  # It is this one.
-            del self._tasks[turn.task]
+            del self._tasks[task]
 
     def turn(self) -> AsyncTurn:
         """Return a turn for work that is not called by us; whoever takes it closes it."""
@@ -192,6 +193,9 @@ class AsyncWorld:
                 return
 
     def _under_way(self) -> list[asyncio.Future[Any]]:
+        for task in [task for task in self._tasks if task.done()]:
+            # Cancelled before its first step: it ran nothing of what ends it.
+            self._tasks.pop(task).cancel()
         return [*self._claiming, *self._tasks]
 
     async def _end_all(self) -> None:
@@ -199,11 +203,9 @@ class AsyncWorld:
         self._is_over = True
         for each in self._under_way():
             each.cancel()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=LAST_WORDS_SECONDS)
-        for task in [task for task in self._tasks if task.done()]:
-            # Cancelled before its first step: it ran nothing of what ends it.
-            self._tasks.pop(task).cancel()
+        if under_way := self._under_way():
+            await asyncio.wait(under_way, timeout=LAST_WORDS_SECONDS)
+            self._under_way()
 
     async def _let_go(self, watch: Watch) -> None:
         """Give an attempt back that still runs; its next write is refused once a successor came (F078)."""

@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from typing import Final
 
 from nebis.core.record import Record
+from nebis.core.verbs import Claim
 from nebis.errors import MisuseError
-from nebis.ports.asks import RequireOutside
 
 running: Final[ContextVar[tuple[list[bytes], ...]]] = ContextVar("nebis_running", default=())
 """The attempts whose handlers are at work, as seen by whatever these call: the identity of each, in a list that is
@@ -30,10 +30,10 @@ class inside:  # noqa: N801 - used as a verb: `with inside(record)`. Half the pr
         running.reset(self._token)
 
 
-def require_outside(ask: RequireOutside) -> None:
-    """Raise `MisuseError` for a request that comes from inside the attempt that holds its record."""
-    if any(ask.identity in mark for mark in running.get()):
+def require_outside(claim: Claim) -> None:
+    """Raise `MisuseError` for the claim of a request that comes from inside the attempt that holds its record."""
+    if any(claim.identity in mark for mark in running.get()):
         raise MisuseError(
-            f"The handler of {ask.operation!r} calls it again with the key of its own attempt, and would wait for "
+            f"The handler of {claim.operation!r} calls it again with the key of its own attempt, and would wait for "
             "itself; give the inner call a key of its own, or call the plain function."
         )

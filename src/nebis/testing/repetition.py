@@ -21,7 +21,7 @@ from nebis.core.verbs import Verb
 from nebis.errors import InDoubt, NotYet, Rejected
 from nebis.flow import Ask, Flow
 from nebis.policy import microseconds
-from nebis.ports.asks import Apply, CallEffect, Draw, Elapsed, KeepAlive, RequireOutside, Tell
+from nebis.ports.asks import Apply, CallEffect, Draw, Elapsed, KeepAlive, MakeClaim, Tell
 from nebis.ports.store import Store
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
@@ -33,7 +33,7 @@ PATIENCE_SECONDS: Final = 30.0
 RETRIES: Final = 10
 """How often a caller comes back after a crash, each time a lease later."""
 _POINTS_LIMIT: Final = 500
-_SILENT: Final = (Draw, Elapsed, KeepAlive, RequireOutside, Tell)
+_SILENT: Final = (Draw, Elapsed, KeepAlive, MakeClaim, Tell)
 """Asks that change nothing outside of the process: dying there is dying at the one before."""
 
 

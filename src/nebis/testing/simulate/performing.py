@@ -20,9 +20,9 @@ from nebis.ports.asks import (
     KeepAlive,
     KeepLate,
     KeepTrying,
+    MakeClaim,
     Pause,
     Raised,
-    RequireOutside,
     Returned,
     RunHandler,
     Tell,
@@ -82,7 +82,7 @@ class Performer:
         self._performs: dict[type[Ask[Any]], Callable[[Process, Any], tuple[bool, Any]]] = {
             Draw: lambda _, __: (True, world.draw()),
             Elapsed: lambda _, __: (True, world.now),
-            RequireOutside: lambda _, __: _DONE,
+            MakeClaim: self._make_claim,
             Tell: lambda _, __: _DONE,
             TellClaimed: lambda _, __: _DONE,
             TellCompleted: lambda _, __: _DONE,
@@ -148,6 +148,10 @@ class Performer:
         self.befallen(process, TO_A_NODE)
         self._world.reply(process, seconds * (0.5 + self._world.chance.random() / 2), answer)
         return WAITING
+
+    def _make_claim(self, _: Process, ask: MakeClaim) -> tuple[bool, Any]:
+        drawn = self._world.draw()
+        return True, ask.make(drawn.record_id, drawn.nonce)
 
     def _keep_alive(self, process: Process, ask: KeepAlive) -> tuple[bool, Any]:
         self._world.keep_alive(process, ask.record, ask.lease_us, ask.renewal_seconds)
