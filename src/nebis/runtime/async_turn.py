@@ -204,18 +204,22 @@ class AsyncTurn:
         return True
 
     def keep_alive(self, ask: KeepAlive) -> None:
-        self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
+        watch = self._world.heartbeat.watch
+        if self.task is None:
+            self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds)
+        else:  # Where a handler of ours may have to be stopped.
+            self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds, self._stop_handler)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         record = self.record = ask.record
         task = self.task
         assert task is not None  # A turn without one has no handler of its own.
-        if self._watch is not None:  # A single transaction has no claim to lose.
-            self._watch.when_lost(self._stop_handler)
         # Never put back: the context is that of this task alone, and what it holds is emptied.
         mark = [record.identity]
         running.set((*running.get(), mark))
         self._is_in_handler = True
+        if self._watch is not None and self._watch.lost_reason is not None:
+            self._stop_handler()  # Nobody was to be stopped when it was lost.
         end: Returned[object] | Raised
         try:
             end = Returned(await self._handler(record, self))
@@ -263,8 +267,9 @@ class AsyncTurn:
         self.task.get_loop().call_soon_threadsafe(self._cancel_handler, self.task)
 
     def _cancel_handler(self, task: asyncio.Task[None]) -> None:
-        """Cancel the handler, never a write of ours."""
+        """Cancel the handler once, never a write of ours."""
         if self._is_in_handler:
+            self._is_in_handler = False
             task.cancel()
 
     async def call_effect(self, ask: CallEffect) -> Returned[Any] | Raised:

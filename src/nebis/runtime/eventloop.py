@@ -73,7 +73,8 @@ class AsyncWorld:
         ours sends the very same claim again, which the store recognises. With anything else the flow goes on in such a
         task. So a replay needs none.
         """
-        self.require_open()
+        if self.is_closing:
+            self.require_open()
         turn = AsyncTurn(self, handler, single)
         claiming, performs = self._claiming, turn.performs
         try:

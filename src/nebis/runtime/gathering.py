@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from nebis.core.verbs import Claim, Verb, identity_of
+from nebis.core.verbs import Claim, Complete, Verb, identity_of
 from nebis.errors import Overloaded
 from nebis.ports.store import Spoilt, StoreFailure
 
@@ -72,7 +72,8 @@ class Gathering(Generic[W]):
     def add(self, verb: Verb, waiter: W) -> None:
         """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
         if not isinstance(verb, Claim):
-            self._owners.append(_member((verb, identity_of(verb), waiter)))
+            identity = verb.ownership.identity if isinstance(verb, Complete) else identity_of(verb)
+            self._owners.append(_member((verb, identity, waiter)))
             return
         if self._claims_waiting >= self._longest_queue:
             raise Overloaded(f"{self._claims_waiting} claims wait for the store")

@@ -48,19 +48,27 @@ class Watch:
         "suspension",
     )
 
-    def __init__(self, record: Record, lease_us: int, renewal_seconds: float, due: float, note_due: float) -> None:
+    def __init__(
+        self,
+        record: Record,
+        lease_us: int,
+        renewal_seconds: float,
+        now: float,
+        when_lost: tuple[Callable[[], object], ...],
+    ) -> None:
         self.record = record
         """As it was granted."""
         self.lease_us = lease_us
         self.renewal_seconds = renewal_seconds
-        self.due = due
-        self.note_due = note_due
+        self.due = now + renewal_seconds
+        # A successor is rare and always of interest: its predecessor is gone.
+        self.note_due = now + NOTE_AFTER_SECONDS if record.attempts == 1 else now
         self.is_noted = False
         """Whether it is written down for people."""
         self.lost_reason: Refusal | None = None
         self.suspension: Suspend | None = None
         """The write by which its owner lets the lease lapse, set before it is sent."""
-        self._when_lost: tuple[Callable[[], object], ...] = ()
+        self._when_lost = when_lost
 
     @property
     def ownership(self) -> Ownership:
@@ -83,10 +91,6 @@ class Watch:
         if isinstance(verb, Suspend):
             self.suspension = verb
         return verb
-
-    def tell_nobody(self) -> None:
-        """Let go of whoever wanted the news, who holds this watch: the circle would wait for the garbage collector."""
-        self._when_lost = ()
 
     def lose(self, reason: Refusal) -> None:
         """Spread the news that another attempt took over."""
@@ -113,14 +117,11 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def watch(self, record: Record, lease_us: int, renewal_seconds: float) -> Watch:
-        """Renew this claim from now on, until `forget`."""
-        now = time.monotonic()
-        # A successor is rare and always of interest: its predecessor is gone.
-        note_due = now + (NOTE_AFTER_SECONDS if record.attempts == 1 else 0.0)
-        watch = Watch(record, lease_us, renewal_seconds, now + renewal_seconds, note_due)
+    def watch(self, record: Record, lease_us: int, renewal_seconds: float, *when_lost: Callable[[], object]) -> Watch:
+        """Renew this claim from now on, until `forget`, and call back as `Watch.when_lost` does."""
+        watch = Watch(record, lease_us, renewal_seconds, time.monotonic(), when_lost)
         self._watches.add(watch)
-        if self._thread is None or note_due < self._wakes_at or watch.due < self._wakes_at:
+        if self._thread is None or watch.note_due < self._wakes_at or watch.due < self._wakes_at:
             with self._condition:
                 self._start()
                 self._condition.notify()
@@ -129,7 +130,8 @@ class Heartbeat:
     def forget(self, watch: Watch) -> None:
         """Renew this claim no longer."""
         self._watches.discard(watch)
-        watch.tell_nobody()
+        # Whoever wanted the news holds this watch: the circle would wait for the garbage collector.
+        watch._when_lost = ()  # noqa: SLF001 - its own.
 
     def let_go(self) -> list[Watch]:
         """Renew nothing any longer, and return what was kept alive: its process is about to end."""
