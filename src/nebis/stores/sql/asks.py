@@ -74,6 +74,9 @@ class Query(Ask[list[Row]]):
     statement: Statement
     shared: Mapping[str, object] = field(default_factory=dict)
     members: Sequence[Member] | None = None
+    alone: Statement | None = None
+    """What does the same for less where it is a transaction of its own. A lock may be in its way, which `statement`
+    then goes around; a connection that knows no such locks need not look at it."""
 
 
 @dataclass(frozen=True, slots=True)

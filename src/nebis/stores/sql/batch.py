@@ -62,7 +62,8 @@ class Batch:
         if Claim in self._kinds:
             yield from self._claim(self._of(Claim))
         if Complete in self._kinds:
-            yield from self._write(self._statements.complete, _completing(self._of(Complete)))
+            alone = self._statements.complete_alone
+            yield from self._write(self._statements.complete, _completing(self._of(Complete)), alone)
         if Renew in self._kinds:
             renewals = self._of(Renew)
             owners = _owners([renewal.ownership for renewal in renewals])
@@ -141,8 +142,8 @@ class Batch:
             claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
             answers[claim.identity] = Granted(record=first_life(claim, created_at, fence), how=Grant.NEW)
 
-    def _write(self, statement: Statement, columns: dict[str, list[Any]]) -> Flow[None]:
-        rows = yield from Query(statement, self._now, Columns(**columns))
+    def _write(self, statement: Statement, columns: dict[str, list[Any]], alone: Statement | None = None) -> Flow[None]:
+        rows = yield from Query(statement, self._now, Columns(**columns), alone)
         if len(rows) == len(self.unanswered):  # The rule: a row for each, and each is another one.
             self.answers.update(dict.fromkeys(self.unanswered, KEPT))
             self.unanswered.clear()

@@ -8,8 +8,8 @@ from typing import Final
 from nebis.core.answers import Answer, Kept, Locked, Replay
 from nebis.core.verbs import Claim, Complete, Verb
 
-LONGEST_MEMORY: Final = 10_000
-"""About a megabyte. Retries come soon after the first answer, if they come at all."""
+LONGEST_MEMORY: Final = 20_000
+"""About two megabytes, of which the newer half is always there. Retries come soon after the first answer, if at all."""
 
 
 class SeenEnds:

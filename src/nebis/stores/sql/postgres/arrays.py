@@ -17,6 +17,7 @@ from uuid import UUID
 _HEADER = struct.Struct("!5i")
 _EMPTY = struct.Struct("!3i")
 _length = struct.Struct("!i").pack
+_unpack_length = struct.Struct("!i").unpack_from
 _NULL = _length(-1)
 _TRUE = _length(1) + b"\1"
 _FALSE = _length(1) + b"\0"
@@ -31,6 +32,7 @@ class Kind:
     of: type
     plain: frozenset[type]
     pack: Callable[[Sequence[Any]], bytes]
+    read: Callable[[bytes], Any]
 
 
 def pack(kind: str, values: Sequence[Any]) -> bytes:
@@ -48,6 +50,23 @@ def pack(kind: str, values: Sequence[Any]) -> bytes:
     if len(types) == 1:
         return header + _NULL * len(values)
     return header + b"".join([_NULL if value is None else how.pack((value,)) for value in values])
+
+
+def unpack(kind: str, data: bytes) -> list[Any]:
+    """Return the elements of an array that a server sent; none of our columns has more than one dimension."""
+    read = KINDS[kind].read
+    [dimensions] = _unpack_length(data)
+    if dimensions == 0:
+        return []
+    assert dimensions == 1, "an array of one dimension"
+    [count] = _unpack_length(data, 12)
+    elements, place = [], _HEADER.size
+    for _ in range(count):
+        [size] = _unpack_length(data, place)
+        place += 4
+        elements.append(None if size < 0 else read(data[place : place + size]))
+        place += max(size, 0)
+    return elements
 
 
 def _pack_bytes(values: Sequence[bytes]) -> bytes:
@@ -86,17 +105,23 @@ def _pack_numbers(letter: str) -> Callable[[Sequence[int]], bytes]:
     return packed
 
 
-def _kind(oid: int, array_oid: int, of: type, pack: Callable[[Sequence[Any]], bytes]) -> Kind:
-    return Kind(oid, array_oid, of, frozenset({of, NoneType}), pack)
+def _read_number(data: bytes) -> int:
+    return int.from_bytes(data, signed=True)
+
+
+def _kind(
+    oid: int, array_oid: int, of: type, pack: Callable[[Sequence[Any]], bytes], read: Callable[[bytes], Any]
+) -> Kind:
+    return Kind(oid, array_oid, of, frozenset({of, NoneType}), pack, read)
 
 
 KINDS = {
-    "boolean": _kind(16, 1000, bool, _pack_booleans),
-    "bytea": _kind(17, 1001, bytes, _pack_bytes),
-    "bigint": _kind(20, 1016, int, _pack_numbers("q")),
-    "smallint": _kind(21, 1005, int, _pack_numbers("h")),
-    "integer": _kind(23, 1007, int, _pack_numbers("i")),
-    "text": _kind(25, 1009, str, _pack_texts),
-    "uuid": _kind(2950, 2951, UUID, _pack_uuids),
+    "boolean": _kind(16, 1000, bool, _pack_booleans, lambda data: data == b"\1"),
+    "bytea": _kind(17, 1001, bytes, _pack_bytes, bytes),
+    "bigint": _kind(20, 1016, int, _pack_numbers("q"), _read_number),
+    "smallint": _kind(21, 1005, int, _pack_numbers("h"), _read_number),
+    "integer": _kind(23, 1007, int, _pack_numbers("i"), _read_number),
+    "text": _kind(25, 1009, str, _pack_texts, bytes.decode),
+    "uuid": _kind(2950, 2951, UUID, _pack_uuids, lambda data: UUID(bytes=data)),
 }
 """By the name that a statement gives the elements. The numbers are the same on every server."""

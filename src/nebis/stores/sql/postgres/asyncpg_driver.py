@@ -6,14 +6,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 
 from nebis.flow import Ask
 from nebis.stores.sql.postgres import asyncpg_failures
-from nebis.stores.sql.postgres.arrays import KINDS, pack
+from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable
 from nebis.stores.sql.postgres.location import Location
@@ -36,16 +36,13 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
     def pack_arrays(self) -> None:
         """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
 
-        Only statements of ours run here, and none of them reads an array. This is what `set_type_codec` does, which
-        is not for arrays.
+        Only statements of ours run here. This is what `set_type_codec` does, which is not for arrays.
         """
         settings = self._protocol.get_settings()
         for name, kind in KINDS.items():
-            packing = partial(pack, name)
+            ways = (partial(pack, name), partial(unpack, name))
             with suppress(AttributeError, TypeError):  # An asyncpg that has no such door packs them itself.
-                settings.add_python_codec(
-                    kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", packing, _refuse_array, "binary"
-                )
+                settings.add_python_codec(kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", *ways, "binary")
 
     def bound_silence(self, seconds: float) -> None:
         """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""
@@ -160,10 +157,6 @@ class Asyncpg:
             connection.terminate()
         except RuntimeError:  # Its loop is closed, and its socket with it.
             return
-
-
-def _refuse_array(_: bytes) -> NoReturn:
-    raise TypeError("no statement of ours reads an array")
 
 
 def _pass_on(connection: _Connection, message: Any) -> None:
