@@ -69,7 +69,7 @@ def test_an_element_of_a_narrower_type_is_what_it_stands_for() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_kind_of_column_arrives_as_it_was(way: str, postgres_url: str) -> None:
-    values = {
+    values: dict[str, list[Any]] = {
         "boolean": [True, False, None],
         "bytea": [b"\0\xff", b"", None],
         "bigint": [2**40, -1, None],
