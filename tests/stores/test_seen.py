@@ -125,8 +125,7 @@ def test_the_memory_of_ends_is_bounded_and_forgets_the_oldest() -> None:
         )
         for number in (1, 2, 3)
     ]
-    for end in ends:
-        seen.learn(end, KEPT)
+    seen.learn(ends, [KEPT] * 3)
     assert not seen.expects_replays([first(1)])
     assert seen.expects_replays([first(2), first(3)])
     assert identity_of(ends[0]) == first(1).identity
@@ -134,5 +133,5 @@ def test_the_memory_of_ends_is_bounded_and_forgets_the_oldest() -> None:
 
 def test_a_renewal_is_no_end() -> None:
     seen = SeenEnds()
-    seen.learn(renewal(1), KEPT)
+    seen.learn([renewal(1)], [KEPT])
     assert not seen.expects_replays([first(1)])

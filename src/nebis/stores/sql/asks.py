@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from nebis.flow import Ask, Flow
 from nebis.ports.store import StoreFailure
@@ -29,6 +29,40 @@ class Statement:
     """The same text with `%(name)s` instead of `:name`, and every other percent sign doubled."""
 
 
+Member: TypeAlias = Mapping[str, object]
+
+
+class Columns(Sequence[Member]):
+    """The members of a plural statement, kept as columns: whoever binds columns needs no dictionary for each member."""
+
+    __slots__ = ("by_name",)
+
+    def __init__(self, **by_name: list[Any]) -> None:
+        """Take one list for each name, all of the same length."""
+        self.by_name = by_name
+
+    def __len__(self) -> int:
+        """Count the members."""
+        return len(next(iter(self.by_name.values())))
+
+    def __iter__(self) -> Iterator[Member]:
+        """Give the members one by one, for whoever binds them so."""
+        names = tuple(self.by_name)
+        return (dict(zip(names, values, strict=True)) for values in zip(*self.by_name.values(), strict=True))
+
+    @overload
+    def __getitem__(self, place: int) -> Member: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Member]: ...
+
+    def __getitem__(self, place: int | slice) -> Member | Sequence[Member]:
+        """Return the member at this place."""
+        if isinstance(place, slice):
+            return Columns(**{name: column[place] for name, column in self.by_name.items()})
+        return {name: column[place] for name, column in self.by_name.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Query(Ask[list[Row]]):
     """Run one statement and return its rows.
@@ -39,7 +73,10 @@ class Query(Ask[list[Row]]):
 
     statement: Statement
     shared: Mapping[str, object] = field(default_factory=dict)
-    members: Sequence[Mapping[str, object]] | None = None
+    members: Sequence[Member] | None = None
+    alone: Statement | None = None
+    """What does the same for less where it is a transaction of its own. A lock may be in its way, which `statement`
+    then goes around; a connection that knows no such locks need not look at it."""
 
 
 @dataclass(frozen=True, slots=True)

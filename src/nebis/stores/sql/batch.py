@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from nebis.core.answers import Answer, Grant, Granted, Locked
 from nebis.core.claiming import first_life
@@ -17,11 +18,16 @@ from nebis.core.transitions import transition
 from nebis.core.verbs import Claim, Complete, Release, Renew, Verb, identity_of
 from nebis.flow import Flow
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Query, Row, Statement
+from nebis.stores.sql.asks import Columns, Query, Row, Statement
 from nebis.stores.sql.dialect import Statements
 from nebis.stores.sql.rows import MODES, OUTCOME_KINDS, effect_values, record_values, records_of
 
+V = TypeVar("V")
 Values = dict[str, object]
+
+_CLAIMS: Final = {Claim}
+_COMPLETIONS: Final = {Complete}
+_FAST: Final = {Claim, Complete, Renew, Release}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,32 +43,43 @@ class Batch:
     """The verbs that are still unanswered, and the answers so far; an identity is in one of the two."""
 
     def __init__(self, statements: Statements, verbs: Sequence[Verb], now: int | None) -> None:
-        by_identity = {identity_of(verb): verb for verb in verbs}
-        assert len(by_identity) == len(verbs), "an identity appears at most once in a batch"
         self._statements = statements
         self._now: Values = {"now": now}
+        self._kinds = set(map(type, verbs))
+        self._identities = _identities(verbs, self._kinds)
+        by_identity = dict(zip(self._identities, verbs, strict=True))
+        assert len(by_identity) == len(verbs), "an identity appears at most once in a batch"
         self.unanswered = dict(sorted(by_identity.items()))
         self.answers: dict[bytes, Answer | Locked] = {}
 
     @property
     def fast_statements(self) -> int:
         """Count the fast statements that this batch will run."""
-        return len({type(verb) for verb in self.unanswered.values()} & {Claim, Complete, Renew, Release})
+        return len(self._kinds & _FAST)
 
     def run_fast(self) -> Flow[None]:
         """Answer every verb that finds its record as it hopes to: one statement for each kind of verb."""
-        yield from self._claim([verb for verb in self.unanswered.values() if isinstance(verb, Claim)])
-        verbs = list(self.unanswered.values())
-        yield from self._write(
-            self._statements.complete, [completing(verb) for verb in verbs if isinstance(verb, Complete)]
-        )
-        yield from self._write(
-            self._statements.renew,
-            [{**_owner(verb.ownership), "lease_us": verb.lease_us} for verb in verbs if isinstance(verb, Renew)],
-        )
-        yield from self._write(
-            self._statements.release, [_owner(verb.ownership) for verb in verbs if isinstance(verb, Release)]
-        )
+        if Claim in self._kinds:
+            yield from self._claim(self._of(Claim))
+        if Complete in self._kinds:
+            alone = self._statements.complete_alone
+            yield from self._write(self._statements.complete, _completing(self._of(Complete)), alone)
+        if Renew in self._kinds:
+            renewals = self._of(Renew)
+            owners = _owners([renewal.ownership for renewal in renewals])
+            owners["lease_us"] = [renewal.lease_us for renewal in renewals]
+            yield from self._write(self._statements.renew, owners)
+        if Release in self._kinds:
+            owners = _owners([release.ownership for release in self._of(Release)])
+            yield from self._write(self._statements.release, owners)
+
+    def in_order(self) -> list[Answer | Locked]:
+        """Return all answers, in the order in which was asked."""
+        return list(map(self.answers.__getitem__, self._identities))
+
+    def _of(self, kind: type[V]) -> list[V]:
+        # Sorted, as the claim wants them.
+        return [verb for verb in self.unanswered.values() if type(verb) is kind]
 
     def read_replays(self) -> Flow[None]:
         """Answer every verb whose record is as it was expected, by one look at it; leave all others unanswered."""
@@ -70,7 +87,7 @@ class Batch:
         clock = _clock(rows)
         for identity, old in records_of(rows).items():
             step = transition(old, self.unanswered[identity], clock[identity], Fence(old.fence + 1))
-            if step.record == old:
+            if step.record is old or step.record == old:
                 self._answer(identity, step.answer)
 
     def read(self) -> Flow[list[Change]]:
@@ -119,18 +136,18 @@ class Batch:
         self.answers[identity] = answer
 
     def _claim(self, claims: Sequence[Claim]) -> Flow[None]:
-        if not claims:
-            return
-        by_identity = {claim.identity: claim for claim in claims}
-        rows = yield from Query(self._statements.claim, self._now, [_claiming(claim) for claim in claims])
+        rows = yield from Query(self._statements.claim, self._now, _claiming(claims))
+        unanswered, answers = self.unanswered, self.answers
         for identity, fence, created_at in rows:
-            record = first_life(by_identity[bytes(identity)], created_at, Fence(fence))
-            self._answer(record.identity, Granted(record=record, how=Grant.NEW))
+            claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
+            answers[claim.identity] = Granted(record=first_life(claim, created_at, fence), how=Grant.NEW)
 
-    def _write(self, statement: Statement, members: Sequence[Values]) -> Flow[None]:
-        if not members:
+    def _write(self, statement: Statement, columns: dict[str, list[Any]], alone: Statement | None = None) -> Flow[None]:
+        rows = yield from Query(statement, self._now, Columns(**columns), alone)
+        if len(rows) == len(self.unanswered):  # The rule: a row for each, and each is another one.
+            self.answers.update(dict.fromkeys(self.unanswered, KEPT))
+            self.unanswered.clear()
             return
-        rows = yield from Query(statement, self._now, members)
         for row in rows:
             self._answer(bytes(row[0]), KEPT)
 
@@ -149,7 +166,7 @@ class Batch:
         for identity, verb in list(self.unanswered.items()):
             old = records.get(identity)
             step = transition(old, verb, clock[identity], fences[identity])
-            if step.record == old:
+            if step.record is old or step.record == old:
                 self._answer(identity, step.answer)
             elif old is None:
                 # It was there when the claim was inserted and is gone now; the next try will insert it.
@@ -159,51 +176,70 @@ class Batch:
         return changes
 
 
+def _identities(verbs: Sequence[Verb], kinds: set[type]) -> list[bytes]:
+    """Return which records these verbs are about; without asking each what it is where all are of one kind."""
+    if kinds == _CLAIMS:
+        return [verb.identity for verb in verbs]  # type: ignore[union-attr]  # They are claims.
+    if kinds == _COMPLETIONS:
+        return [verb.ownership.identity for verb in verbs]  # type: ignore[union-attr]  # Each has an owner.
+    return [identity_of(verb) for verb in verbs]
+
+
 def _clock(rows: Sequence[Row]) -> dict[bytes, int]:
     """Return what time it was for each member when it was read."""
     return {bytes(row[-3]): int(row[-2]) for row in rows}
 
 
-def _claiming(claim: Claim) -> Values:
-    version, fingerprint = claim.fingerprints[0]
-    return {
-        "identity": claim.identity,
-        "record_id": claim.record_id,
-        "tenant": claim.tenant,
-        "scope": claim.scope,
-        "operation": claim.operation,
-        "key": claim.key,
-        "fingerprint": fingerprint,
-        "fingerprint_version": version,
-        "mode": MODES[claim.mode],
-        "nonce": claim.nonce,
-        "lease_us": claim.lease_us,
-        "outcome_us": claim.retention.outcome_us,
-        "metadata_us": claim.retention.metadata_us,
-        "command": claim.command,
-    }
+def _claiming(claims: Sequence[Claim]) -> Columns:
+    newest = [claim.fingerprints[0] for claim in claims]
+    retentions = [claim.retention for claim in claims]
+    return Columns(
+        identity=[claim.identity for claim in claims],
+        record_id=[claim.record_id for claim in claims],
+        tenant=[claim.tenant for claim in claims],
+        scope=[claim.scope for claim in claims],
+        operation=[claim.operation for claim in claims],
+        key=[claim.key for claim in claims],
+        fingerprint=[fingerprint for _, fingerprint in newest],
+        fingerprint_version=[version for version, _ in newest],
+        mode=[MODES[claim.mode] for claim in claims],
+        nonce=[claim.nonce for claim in claims],
+        lease_us=[claim.lease_us for claim in claims],
+        outcome_us=[retention.outcome_us for retention in retentions],
+        metadata_us=[retention.metadata_us for retention in retentions],
+        command=[claim.command for claim in claims],
+    )
 
 
 def completing(verb: Complete) -> Values:
-    """Return what the statement that completes wants to know."""
-    factor = UNKNOWN_FORGET_FACTOR if verb.outcome.kind is OutcomeKind.UNKNOWN else 1
-    return {
-        **_owner(verb.ownership),
-        "outcome_kind": OUTCOME_KINDS[verb.outcome.kind],
-        "outcome": verb.outcome.body,
-        "outcome_us": verb.retention.outcome_us,
-        "forget_us": factor * verb.retention.metadata_us,
-        "resource_type": None if verb.resource is None else verb.resource.type,
-        "resource_id": None if verb.resource is None else verb.resource.id,
-    }
+    """Return what the statement that completes wants to know of one verb."""
+    return {name: column[0] for name, column in _completing([verb]).items()}
 
 
-def _owner(ownership: Ownership) -> Values:
+def _completing(verbs: Sequence[Complete]) -> dict[str, list[Any]]:
+    columns = _owners([verb.ownership for verb in verbs])
+    outcomes = [verb.outcome for verb in verbs]
+    kinds = [outcome.kind for outcome in outcomes]
+    retentions = [verb.retention for verb in verbs]
+    resources = [verb.resource for verb in verbs]
+    columns["outcome_kind"] = [OUTCOME_KINDS[kind] for kind in kinds]
+    columns["outcome"] = [outcome.body for outcome in outcomes]
+    columns["outcome_us"] = [retention.outcome_us for retention in retentions]
+    columns["forget_us"] = [
+        retention.metadata_us * (UNKNOWN_FORGET_FACTOR if kind is OutcomeKind.UNKNOWN else 1)
+        for retention, kind in zip(retentions, kinds, strict=True)
+    ]
+    columns["resource_type"] = [None if resource is None else resource.type for resource in resources]
+    columns["resource_id"] = [None if resource is None else resource.id for resource in resources]
+    return columns
+
+
+def _owners(ownerships: Sequence[Ownership]) -> dict[str, list[Any]]:
     return {
-        "identity": ownership.identity,
-        "record_id": ownership.record_id,
-        "fence": ownership.fence,
-        "nonce": ownership.nonce,
+        "identity": [ownership.identity for ownership in ownerships],
+        "record_id": [ownership.record_id for ownership in ownerships],
+        "fence": [ownership.fence for ownership in ownerships],
+        "nonce": [ownership.nonce for ownership in ownerships],
     }
 
 

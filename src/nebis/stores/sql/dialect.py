@@ -70,6 +70,8 @@ class Statements:
     """Absent for the same reason."""
     complete_and_stage: Statement | None = None
     """Absent where a statement is no trip to a server."""
+    complete_alone: Statement | None = None
+    """Absent where a transaction locks the whole database: then no row is locked by others."""
     claim_inside: Statement | None = None
     """Absent where a transaction locks the whole database: then nobody else claims during one."""
     complete_inside: Statement | None = None

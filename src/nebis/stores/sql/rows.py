@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -11,8 +11,6 @@ from nebis.core.record import (
     EffectClass,
     EffectsMode,
     EffectVerdict,
-    Fence,
-    Nonce,
     OutcomeKind,
     Record,
     RecordId,
@@ -84,11 +82,15 @@ def state_of(letter: str) -> State:
 
 def records_of(rows: Iterable[Row]) -> dict[bytes, Record]:
     """Return the records of joined rows, by identity, in the order of the rows; absent records are passed over."""
-    grouped: dict[bytes, list[Row]] = {}
+    firsts: dict[bytes, Row] = {}
+    effects: dict[bytes, list[Effect]] = {}
     for row in rows:
         if row[0] is not None:
-            grouped.setdefault(bytes(row[0]), []).append(row)
-    return {identity: _record(together) for identity, together in grouped.items()}
+            identity = bytes(row[0])
+            firsts.setdefault(identity, row)
+            if row[_EFFECT_BEGINS] is not None:
+                effects.setdefault(identity, []).append(_effect(row))
+    return {identity: _record(row, tuple(effects.get(identity, ()))) for identity, row in firsts.items()}
 
 
 def record_values(record: Record) -> dict[str, object]:
@@ -144,22 +146,48 @@ def effect_values(record_id: RecordId, ordinal: int, effect: Effect) -> dict[str
     }
 
 
-def _record(rows: Sequence[Row]) -> Record:
-    row: dict[str, Any] = dict(zip(RECORD_COLUMNS, rows[0], strict=False))
-    resource_type, resource_id = row.pop("resource_type"), row.pop("resource_id")
-    row["record_id"] = _record_id(row["record_id"])
-    row["mode"] = _meaning(_MODE_OF, row["mode"], "mode")
-    row["state"] = state_of(row["state"])
-    row["fence"] = Fence(row["fence"])
-    row["nonce"] = Nonce(row["nonce"])
-    row["is_dirty"] = bool(row["is_dirty"])
-    row["is_awaited"] = bool(row["is_awaited"])
-    if row["outcome_kind"] is not None:
-        row["outcome_kind"] = _meaning(_OUTCOME_KIND_OF, row["outcome_kind"], "outcome kind")
+def _record(row: Row, effects: tuple[Effect, ...]) -> Record:
+    """Return one record. By position and without a dictionary: every replay comes through here."""
+    # fmt: off
+    (
+        identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode,
+        state, fence, nonce, lease_until, attempts, recoveries, is_dirty, is_awaited, created_at,
+        completed_at, expires_at, forget_at, doubt_since, doubt_reason, rejection, outcome_kind,
+        outcome, resource_type, resource_id, command,
+    ) = row[:_EFFECT_BEGINS]
+    # fmt: on
     return Record(
-        **row,
+        identity=identity,
+        record_id=RecordId(record_id if isinstance(record_id, UUID) else UUID(bytes=record_id)),
+        tenant=tenant,
+        scope=scope,
+        operation=operation,
+        key=key,
+        fingerprint=fingerprint,
+        fingerprint_version=fingerprint_version,
+        mode=_MODE_OF.get(mode) or _meaning(_MODE_OF, mode, "mode"),
+        state=_STATE_OF.get(state) or state_of(state),
+        fence=fence,
+        nonce=nonce,
+        lease_until=lease_until,
+        attempts=attempts,
+        recoveries=recoveries,
+        is_dirty=bool(is_dirty),
+        is_awaited=bool(is_awaited),
+        created_at=created_at,
+        completed_at=completed_at,
+        expires_at=expires_at,
+        forget_at=forget_at,
+        doubt_since=doubt_since,
+        doubt_reason=doubt_reason,
+        rejection=rejection,
+        outcome_kind=None
+        if outcome_kind is None
+        else _OUTCOME_KIND_OF.get(outcome_kind) or _meaning(_OUTCOME_KIND_OF, outcome_kind, "outcome kind"),
+        outcome=outcome,
         resource=None if resource_type is None else Resource(type=resource_type, id=resource_id),
-        effects=tuple(_effect(together) for together in rows if together[_EFFECT_BEGINS] is not None),
+        command=command,
+        effects=effects,
     )
 
 
@@ -170,11 +198,6 @@ def _effect(joined: Row) -> Effect:
     if row["verdict"] is not None:
         row["verdict"] = _meaning(_EFFECT_VERDICT_OF, row["verdict"], "effect verdict")
     return Effect(**row)
-
-
-def _record_id(value: UUID | bytes) -> RecordId:
-    """Return the id, from a driver that knows the type or from one that gives its sixteen bytes."""
-    return RecordId(value if isinstance(value, UUID) else UUID(bytes=value))
 
 
 def _meaning(meanings: Mapping[str, V], letter: str, what: str) -> V:

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nebis.core.answers import Answer, Kept, Locked, Replay
-from nebis.core.verbs import Claim, Complete, Verb, identity_of
+from nebis.core.verbs import Claim, Complete, Verb
 
-LONGEST_MEMORY: Final = 10_000
-"""About a megabyte. Retries come soon after the first answer, if they come at all."""
+LONGEST_MEMORY: Final = 20_000
+"""About two megabytes, of which the newer half is always there. Retries come soon after the first answer, if at all."""
 
 
 class SeenEnds:
-    """The identities of the records that ended last, as far as this process knows. Threads may share one."""
+    """The identities of the records that ended last, as far as this process knows. Threads may share one.
+
+    Kept in two halves, of which the older one is dropped whole: to drop the oldest of a single dictionary one by one,
+    each time its start must be searched behind all that was dropped before.
+    """
 
     def __init__(self, longest: int = LONGEST_MEMORY) -> None:
-        self._longest = longest
-        self._identities: dict[bytes, None] = {}
+        self._longest_half = longest // 2
+        self._newer: dict[bytes, None] = {}
+        self._older: dict[bytes, None] = {}
 
     def expects_replays(self, verbs: Iterable[Verb]) -> bool:
         """Tell whether all of these are claims of records that ended: then reading first saves a trip."""
-        return all(isinstance(verb, Claim) and verb.identity in self._identities for verb in verbs)
+        newer, older = self._newer, self._older
+        for verb in verbs:
+            if type(verb) is not Claim or (verb.identity not in newer and verb.identity not in older):
+                return False
+        return True
 
-    def learn(self, verb: Verb, answer: Answer | Locked) -> None:
-        """Remember a record that has ended."""
-        if isinstance(answer, Replay) or (isinstance(verb, Complete) and isinstance(answer, Kept)):
-            self._identities[identity_of(verb)] = None
-            while len(self._identities) > self._longest:
-                # Another thread may have been here first.
-                self._identities.pop(next(iter(self._identities), b""), None)
+    def learn(self, verbs: Sequence[Verb], answers: Sequence[Answer | Locked]) -> None:
+        """Remember the records that have ended, by what was answered to these verbs."""
+        for verb, answer in zip(verbs, answers, strict=True):
+            if type(verb) is Complete and type(answer) is Kept:
+                identity = verb.ownership.identity
+            elif type(answer) is Replay and type(verb) is Claim:
+                identity = verb.identity
+            else:
+                continue
+            if len(self._newer) >= self._longest_half and identity not in self._newer:
+                # Another thread may be here too; then a little more is forgotten.
+                self._older, self._newer = self._newer, {}
+            self._newer[identity] = None

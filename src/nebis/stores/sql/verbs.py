@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Verb
 from nebis.flow import Flow
 from nebis.ports.store import (
     Capabilities,
@@ -60,9 +60,8 @@ class SqlStore(SqlInbox, SqlVelocity):
             yield from batch.read_replays()
         if batch.unanswered:
             yield from self._apply_rest(batch)
-        answers = [batch.answers[identity_of(verb)] for verb in verbs]
-        for verb, answer in zip(verbs, answers, strict=True):
-            self._seen.learn(verb, answer)
+        answers = batch.in_order()
+        self._seen.learn(verbs, answers)
         return answers
 
     def _apply_rest(self, batch: Batch) -> Flow[None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +13,7 @@ import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 
 from nebis.flow import Ask
 from nebis.stores.sql.postgres import asyncpg_failures
+from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable
 from nebis.stores.sql.postgres.location import Location
@@ -29,6 +32,17 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
 
     conversation: Conversation | None
     """Who hears what the server says unasked."""
+
+    def pack_arrays(self) -> None:
+        """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
+
+        Only statements of ours run here. This is what `set_type_codec` does, which is not for arrays.
+        """
+        settings = self._protocol.get_settings()
+        for name, kind in KINDS.items():
+            ways = (partial(pack, name), partial(unpack, name))
+            with suppress(AttributeError, TypeError):  # An asyncpg that has no such door packs them itself.
+                settings.add_python_codec(kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", *ways, "binary")
 
     def bound_silence(self, seconds: float) -> None:
         """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""
@@ -49,6 +63,9 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
 
 class Asyncpg:
     """asyncpg, as sessions use it."""
+
+    packs_arrays = True
+    """Whether its own connections are for our statements alone."""
 
     def __init__(
         self, location: Location, settings: Settings, *, connect: Callable[[], Awaitable[Connection]] | None = None
@@ -88,6 +105,8 @@ class Asyncpg:
             connection_class=_Connection,
         )
         connection.bound_silence(self._settings.silence_seconds)
+        if self.packs_arrays:
+            connection.pack_arrays()
         connection.conversation = None
         # Once for all conversations: asyncpg inspects whatever is to listen.
         connection.add_log_listener(_pass_on)
@@ -101,8 +120,8 @@ class Asyncpg:
         """Do one ask of a conversation."""
         match ask:
             case Execute():
-                values = [ask.values[name] for name in ask.statement.parameters]
-                return [tuple(record) for record in await connection.fetch(ask.statement.positional, *values)]
+                values = map(ask.values.__getitem__, ask.statement.parameters)
+                return list(map(tuple, await connection.fetch(ask.statement.positional, *values)))
             case Control():
                 return await connection.execute(ask.text)
             case _:

@@ -6,14 +6,14 @@ wrong, and knows in the end whether the connection may be used again. It is a fl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked
+from nebis.stores.sql.asks import Begin, Columns, Commit, Member, Query, Rollback, Row, Statement
 from nebis.stores.sql.postgres.failures import Stage, Trouble, is_lost_replication, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.statements import lone
@@ -88,6 +88,8 @@ class Conversation:
 
     def _answer(self, ask: Ask[Any]) -> Flow[Any]:
         match ask:
+            case Query() if ask.alone is not None and not self._is_inside:
+                return (yield from self._query_alone(ask, ask.alone))
             case Query() if self._is_inside or not self._wraps_statements:
                 return (yield from self._query(ask))
             case Query():
@@ -107,6 +109,13 @@ class Conversation:
         if stage is Stage.ALONE:
             self._require_replication()
         return rows
+
+    def _query_alone(self, query: Query, alone: Statement) -> Flow[list[Row]]:
+        ask = self._query_in_transaction if self._wraps_statements else self._query
+        try:
+            return (yield from ask(Query(alone, query.shared, query.members)))
+        except RowLocked:  # Refused and rolled back, so that nothing of it stays.
+            return (yield from ask(query))
 
     def _query_in_transaction(self, query: Query) -> Flow[list[Row]]:
         yield from self._begin()
@@ -186,5 +195,10 @@ def _executing(query: Query) -> Execute:
     names = frozenset(name for name in query.statement.parameters if name not in query.shared)
     if len(query.members) == 1 and (alone := lone(query.statement, names)) is not None:
         return Execute(alone, {**query.shared, **query.members[0]})
-    columns: dict[str, object] = {name: [member[name] for member in query.members] for name in names}
-    return Execute(query.statement, {**query.shared, **columns}, names)
+    return Execute(query.statement, {**query.shared, **_columns(query.members, names)}, names)
+
+
+def _columns(members: Sequence[Member], names: frozenset[str]) -> Mapping[str, object]:
+    if isinstance(members, Columns):
+        return members.by_name
+    return {name: [member[name] for member in members] for name in names}

@@ -2,7 +2,8 @@
 -- they changed; who is not answered is read and decided by the state machine.
 -- Time is clock_timestamp(), read once per statement: now() stands still inside a transaction (F025).
 -- Nothing but `claim` ever waits for a row: rows are picked with SKIP LOCKED, so that one open transaction of one
--- user does not delay the others in the batch, and so that no two batches can wait for each other.
+-- user does not delay the others in the batch, and so that no two batches can wait for each other. (`complete_alone`
+-- gives up after a moment, which comes to the same.)
 
 -- fragment: now
 COALESCE(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -97,47 +98,56 @@ SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence,
 FROM restored
 LEFT JOIN claimed ON TRUE;
 
--- fragment: completable
+-- fragment: completions
+unnest(
+    {owner_columns}, :outcome_kind::text[], :outcome::bytea[], :outcome_us::bigint[], :forget_us::bigint[],
+    :resource_type::text[], :resource_id::text[]
+) AS member (
+    identity, record_id, fence, nonce, outcome_kind, outcome, outcome_us, forget_us, resource_type, resource_id
+)
+
+-- fragment: may_complete
 -- The lease is not asked: a late owner that nobody fenced holds the truth.
+{is_owner}
+AND record.state IN ('P', 'D')
+AND record.open_effect IS NULL
+AND (record.rejection IS NULL OR member.outcome_kind = 'R')
+
+-- fragment: completable
 held AS MATERIALIZED (
     SELECT member.*, record.is_awaited
-    FROM unnest(
-        {owner_columns}, :outcome_kind::text[], :outcome::bytea[], :outcome_us::bigint[], :forget_us::bigint[],
-        :resource_type::text[], :resource_id::text[]
-    ) AS member (
-        identity, record_id, fence, nonce, outcome_kind, outcome, outcome_us, forget_us, resource_type, resource_id
-    )
-    JOIN nebis_record AS record ON {is_owner}
-    WHERE record.state IN ('P', 'D')
-        AND record.open_effect IS NULL
-        AND (record.rejection IS NULL OR member.outcome_kind = 'R')
+    FROM {completions}
+    JOIN nebis_record AS record ON {may_complete}
     FOR NO KEY UPDATE OF record SKIP LOCKED
 )
 
+-- fragment: completed
+state = 'C',
+is_dirty = FALSE,
+completed_at = clock.now,
+expires_at = GREATEST(record.expires_at, clock.now + member.outcome_us),
+forget_at = GREATEST(
+    record.forget_at, GREATEST(record.expires_at, clock.now + member.outcome_us) + member.forget_us
+),
+doubt_since = NULL,
+doubt_reason = NULL,
+rejection = NULL,
+outcome_kind = member.outcome_kind,
+outcome = member.outcome,
+resource_type = COALESCE(member.resource_type, record.resource_type),
+resource_id = COALESCE(member.resource_id, record.resource_id),
+command = NULL
+
 -- fragment: completing
 UPDATE nebis_record AS record
-SET state = 'C',
-    is_dirty = FALSE,
-    is_awaited = FALSE,
-    completed_at = clock.now,
-    expires_at = GREATEST(record.expires_at, clock.now + held.outcome_us),
-    forget_at = GREATEST(
-        record.forget_at, GREATEST(record.expires_at, clock.now + held.outcome_us) + held.forget_us
-    ),
-    doubt_since = NULL,
-    doubt_reason = NULL,
-    rejection = NULL,
-    outcome_kind = held.outcome_kind,
-    outcome = held.outcome,
-    resource_type = COALESCE(held.resource_type, record.resource_type),
-    resource_id = COALESCE(held.resource_id, record.resource_id),
-    command = NULL
-FROM held
+SET is_awaited = FALSE,
+    {completed}
+FROM held AS member
 CROSS JOIN clock
-WHERE record.identity = held.identity
+WHERE record.identity = member.identity
 RETURNING
     record.identity,
-    CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken
+    CASE WHEN member.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken
 
 -- fragment: staging
 -- Nothing is staged unless the outcome is stored (I8).
@@ -174,6 +184,25 @@ clock AS MATERIALIZED (
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 {completable}
 {completing};
+
+-- name: complete_alone
+-- The same where nothing else is in the transaction, with one search for each row and no lock record in the log. A row
+-- that somebody holds is waited for, in no order, but only for a moment: then nothing has happened, whoever waited for
+-- us goes on, and `complete` goes around that row. So no wait is long, and none can be for ever.
+-- Who waits is woken from here, because only here the row is still as it was. Called for a row that another one then
+-- gets, it wakes somebody who looks and waits on.
+WITH clock AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout)
+UPDATE nebis_record AS record
+SET is_awaited = CASE
+        WHEN record.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text IS NULL
+        ELSE FALSE
+    END,
+    {completed}
+FROM clock
+CROSS JOIN {completions}
+WHERE clock.lock_timeout IS NOT NULL
+    AND {may_complete}
+RETURNING record.identity;
 
 -- name: complete_inside
 -- The same in a transaction of the application, if it is still the same. Says so, whether or not anything is completed.

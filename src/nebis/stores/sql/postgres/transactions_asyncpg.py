@@ -16,6 +16,9 @@ class AsyncpgTransactions(Asyncpg):
     It is begun by the driver's own `transaction()`, because only then can the application use it for savepoints.
     """
 
+    packs_arrays = False
+    """The application's own statements run on these connections, with arrays as asyncpg reads and writes them."""
+
     _transaction: Any = None
 
     def is_open(self, connection: Connection) -> bool:

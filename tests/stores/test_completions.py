@@ -1,0 +1,94 @@
+"""Completions on PostgreSQL: at once where nothing is in the way, around a row that somebody holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from nebis.core.answers import Granted, Locked, Running
+from nebis.core.owning import KEPT
+from nebis.core.record import Outcome, OutcomeKind, Retention
+from nebis.core.verbs import Complete, Renew
+from nebis.ports.store import BlockingSessions
+from nebis.stores import open_blocking
+from nebis.stores.sql.verbs import SqlStore
+from tests.runtime.verbs import claim
+from tests.stores.postgres_ways import WAYS, ask
+
+KEPT_FOR = Retention(outcome_us=1_000_000, metadata_us=1)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> SqlStore:
+    backend = open_blocking(postgres_url)
+    backend.sessions.run(backend.store.migrate())
+    backend.sessions.close()
+    assert isinstance(backend.store, SqlStore)
+    return backend.store
+
+
+@pytest.fixture(params=[(way, pooler) for way in WAYS for pooler in (False, True)], ids=str)
+def sessions(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[BlockingSessions]:
+    way, pooler = request.param
+    opened = WAYS[way](postgres_url, pooler=pooler, max_connections=1)
+    yield opened
+    opened.close()
+
+
+def begun(store: SqlStore, sessions: BlockingSessions, *numbers: int) -> list[Complete]:
+    """Begin these records and return what completes them."""
+    granted = sessions.run(store.apply([claim(number) for number in numbers]))
+    outcome = Outcome(kind=OutcomeKind.SUCCEEDED, body=b"done")
+    return [
+        Complete(ownership=answer.record.ownership, outcome=outcome, retention=KEPT_FOR)
+        for answer in granted
+        if isinstance(answer, Granted)
+    ]
+
+
+def test_a_row_that_somebody_holds_delays_no_neighbour(
+    store: SqlStore, sessions: BlockingSessions, postgres_url: str
+) -> None:
+    ends = begun(store, sessions, 1, 2, 3)
+
+    with psycopg.connect(postgres_url) as holder:
+        holder.execute("SELECT FROM nebis_record WHERE identity = %s FOR UPDATE", (claim(2).identity,))
+        answers = sessions.run(store.apply(ends))
+
+    assert answers == [KEPT, Locked(), KEPT]
+    assert sessions.run(store.apply(ends[1:2])) == [KEPT]
+
+
+def test_the_short_patience_of_a_completion_ends_with_it(store: SqlStore, sessions: BlockingSessions) -> None:
+    before = sessions.run(ask("SHOW lock_timeout"))
+
+    assert sessions.run(store.apply(begun(store, sessions, 1, 2))) == [KEPT, KEPT]
+
+    assert sessions.run(ask("SHOW lock_timeout")) == before
+
+
+def test_completions_beside_other_verbs_are_in_their_transaction(store: SqlStore, sessions: BlockingSessions) -> None:
+    one, other = begun(store, sessions, 1, 2)
+
+    answers = sessions.run(store.apply([one, Renew(ownership=other.ownership, lease_us=60_000_000)]))
+
+    assert answers == [KEPT, KEPT]
+
+
+def test_whoever_waits_is_woken_by_the_completion_and_nobody_else(
+    store: SqlStore, sessions: BlockingSessions, postgres_url: str
+) -> None:
+    ends = begun(store, sessions, 1, 2)
+    waiting = replace(claim(2), nonce=claim(7).nonce, record_id=claim(7).record_id, will_wait=True)
+    [running] = sessions.run(store.apply([waiting]))
+    assert isinstance(running, Running)
+
+    with psycopg.connect(postgres_url, autocommit=True) as listener:
+        listener.execute("LISTEN nebis")
+        assert sessions.run(store.apply(ends)) == [KEPT, KEPT]
+        [call] = listener.notifies(timeout=5, stop_after=1)
+        assert call.payload == claim(2).identity.hex()
+        assert not list(listener.notifies(timeout=0))
