@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -72,8 +74,14 @@ def _unusual(node: object, depth: int) -> bytes:
     if isinstance(node, AbstractSet):
         return b"<%b>" % b"".join(sorted(_form(item, depth + 1) for item in node))
     if isinstance(node, Model):
-        return _sized(b"m", _utf8(node.name)) + _members(node.fields, depth) + _members(node.extra, depth)
+        return model_head(node.name) + _members(node.fields, depth) + _members(node.extra, depth)
     return _scalar(node)
+
+
+@lru_cache(maxsize=1024)
+def model_head(name: str) -> bytes:
+    """Give what the form of a model begins with."""
+    return _sized(b"m", _utf8(name))
 
 
 def _items(items: Sequence[object], depth: int) -> bytes:
@@ -99,16 +107,8 @@ def _integer(value: int, _depth: int) -> bytes:
     return _sized(b"n", spelled_integer(value).encode())
 
 
-_USUAL: dict[type, Callable[[Any, int], bytes]] = {
-    str: lambda value, _: _sized(b"s", _utf8(value)),
-    int: _integer,
-    bool: lambda value, _: b"t" if value else b"f",
-    type(None): lambda _value, _depth: b"z",
-    dict: _members,
-    list: _items,
-    tuple: _items,
-    Encoded: lambda value, _: value.form,
-}
+def _number(value: float | Decimal, _depth: int) -> bytes:
+    return _sized(b"n", spelled_number(value).encode())
 
 
 def _scalar(value: object) -> bytes:
@@ -117,7 +117,7 @@ def _scalar(value: object) -> bytes:
     if isinstance(value, int):
         return _integer(int(value), 0)
     if isinstance(value, float | Decimal):
-        return _sized(b"n", spelled_number(value).encode())
+        return _number(value, 0)
     if isinstance(value, bytes | bytearray):
         return _sized(b"b", bytes(value))
     if isinstance(value, UUID):
@@ -151,16 +151,21 @@ def spelled_number(value: float | Decimal) -> str:
     """Spell a number by its value: `digits e exponent` without trailing zeros, and one zero."""
     if isinstance(value, float):
         # The shortest spelling that reads back as this float is what a person meant by it: 0.1 is Decimal("0.1").
-        value = Decimal(float.__repr__(value))
-    if not value.is_finite():
+        is_finite, written = isfinite(value), float.__repr__(value)
+    else:
+        # As text, neither `normalize()` nor any arithmetic: they round to the caller's context, which would make two
+        # large amounts equal. The context also says whether the exponent has a small letter.
+        is_finite, written = value.is_finite(), Decimal.__str__(value).lower()
+    if not is_finite:
         raise BodyRefused("NaN and Infinity are not numbers that can be compared")
-    # Not `normalize()`: it rounds to the caller's context, which would make two large amounts equal.
-    sign, digits, exponent = value.as_tuple()
-    written = "".join(map(str, digits))
-    significant = written.rstrip("0")
+    mantissa, _, power = written.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = f"{whole}{fraction}".lstrip("-0")
+    significant = digits.rstrip("0")
     if not significant:
         return "0"
-    return f"{'-' if sign else ''}{significant}e{int(exponent) + len(written) - len(significant)}"
+    exponent = int(power or 0) - len(fraction) + len(digits) - len(significant)
+    return f"{'-' if whole[0] == '-' else ''}{significant}e{exponent}"
 
 
 def _datetime(value: datetime) -> bytes:
@@ -168,3 +173,19 @@ def _datetime(value: datetime) -> bytes:
         return _sized(b"l", value.isoformat().encode())
     # A difference, not `astimezone`, which overflows at both ends of the calendar.
     return _sized(b"i", str((value - _EPOCH) // _MICROSECOND).encode())
+
+
+_USUAL: dict[type, Callable[[Any, int], bytes]] = {
+    str: lambda value, _: _sized(b"s", _utf8(value)),
+    int: _integer,
+    bool: lambda value, _: b"t" if value else b"f",
+    type(None): lambda _value, _depth: b"z",
+    float: _number,
+    Decimal: _number,
+    UUID: lambda value, _: _sized(b"u", value.bytes),
+    datetime: lambda value, _: _datetime(value),
+    dict: _members,
+    list: _items,
+    tuple: _items,
+    Encoded: lambda value, _: value.form,
+}
