@@ -81,6 +81,8 @@ class Declaration(Subject, Generic[C, R]):
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
         request = self._request(secrets, key=key, tenant=tenant, command=command)
+        if deadline is None and self._terms.demands_nothing:
+            return request
         return self.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)
 
     def _request(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:

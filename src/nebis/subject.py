@@ -13,6 +13,7 @@ from nebis.core.fingerprint import Fingerprint, FingerprintVersions, Pairs
 from nebis.core.identity import Identity, Scope, identity, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
+from nebis.core.quick import maker
 from nebis.core.record import EffectsMode, Nonce, Outcome, RecordId, Retention
 from nebis.core.secret import Purpose, Secret, Secrets
 from nebis.core.token import issue_token
@@ -59,7 +60,7 @@ class _Marks(NamedTuple):
     def claim(self, record_id: RecordId, nonce: bytes) -> Claim:
         """Make the claim of an attempt from its random marks."""
         terms, _, operation, tenant, key, identity, fingerprints, command = self
-        return Claim(
+        return _claim(
             identity=identity,
             record_id=record_id,
             nonce=Nonce(nonce),
@@ -85,6 +86,8 @@ class _Marks(NamedTuple):
         return issue_token(self.secret.derive(Purpose.TOKEN), record_id, name)
 
 
+_claim = maker(Claim)
+_request = maker(Request)
 # Straight from a tuple in the order of the fields, which is checked by nobody: there is one place that does it.
 _marks: Callable[[tuple[object, ...]], _Marks] = partial(tuple.__new__, _Marks)
 
@@ -148,7 +151,7 @@ class Subject:
         )
         secret = secrets.keyring.secrets[0]
         marks = _marks((self._terms, secret, self.name, tenant, parsed, found, fingerprints, stored_command))
-        return Request(
+        return _request(
             claim=marks.claim,
             policy=self.policy,
             encode=encode,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +9,16 @@ from nebis.core.canonical import DEEPEST_TREE, spelled_integer, spelled_number
 from nebis.errors import BodyRefused
 
 JSON_KINDS = frozenset({str, int, dict, list, bool, type(None), float, Decimal})
-_TEXT = frozenset({str})
+
+
+class _Sizes(dict[int, str]):
+    """What a text of so many bytes begins with; the usual ones are spelled already."""
+
+    def __missing__(self, size: int) -> str:
+        return f"s{size}:"
+
+
+_SIZES = _Sizes({size: f"s{size}:" for size in range(1024)})
 
 
 class _Unusual(Exception):
@@ -25,48 +33,61 @@ def json_form(tree: object, depth: int = 0) -> bytes | None:
     if depth > DEEPEST_TREE:
         return None
     try:
-        return (_members(tree, depth + 1) if type(tree) is dict else _forms((tree,), depth)[0]).encode()
+        return (_members(tree, depth + 1) if type(tree) is dict else _form(tree, depth)).encode()
     except (_Unusual, BodyRefused, UnicodeEncodeError):
         return None
 
 
-def _forms(nodes: Iterable[Any], depth: int) -> list[str]:
-    """Write text, which is encoded once at the end: UTF-8 keeps the order of code points, so it is sorted alike.
-
-    All of what one container holds, as a call for each node takes longer than the writing.
-    """
-    forms = []
-    for node in nodes:
-        kind = type(node)
-        if kind is str:
-            forms.append(f"s{len(node) if node.isascii() else len(node.encode())}:{node}")
-        elif kind is int:
-            spelled = spelled_integer(node)
-            forms.append(f"n{len(spelled)}:{spelled}")
-        elif kind is dict:
-            forms.append(_members(node, depth + 1))
-        elif kind is list:
-            if depth == DEEPEST_TREE:
-                raise _Unusual
-            forms.append(f"[{''.join(_forms(node, depth + 1))}]")
-        elif kind is bool:
-            forms.append("t" if node else "f")
-        elif node is None:
-            forms.append("z")
-        elif kind is float or kind is Decimal:
-            spelled = spelled_number(node)
-            forms.append(f"n{len(spelled)}:{spelled}")
-        else:
-            raise _Unusual
-    return forms
+def _form(node: Any, depth: int) -> str:
+    """Write text, which is encoded once at the end: UTF-8 keeps the order of code points, so it is sorted alike."""
+    kind = type(node)
+    if kind is str:
+        return f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
+    if kind is dict:
+        return _members(node, depth + 1)
+    if kind is list:
+        return _items(node, depth + 1)
+    if kind is bool:
+        return "t" if node else "f"
+    if node is None:
+        return "z"
+    if kind is int:
+        spelled = spelled_integer(node)
+    elif kind is float or kind is Decimal:
+        spelled = spelled_number(node)
+    else:
+        raise _Unusual
+    return f"n{len(spelled)}:{spelled}"
 
 
-def _members(members: dict[Any, object], below: int) -> str:
-    if below > DEEPEST_TREE or not _TEXT.issuperset(map(type, members)):
+# Text is written where it is found, as most of what a container holds is text and a call takes longer than the writing.
+
+
+def _members(members: dict[Any, Any], below: int) -> str:
+    if below > DEEPEST_TREE:
         raise _Unusual
     pairs = []
-    for name, form in zip(members, _forms(members.values(), below), strict=True):
+    for name, node in members.items():
+        if type(name) is not str:
+            raise _Unusual
+        form = (
+            f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
+            if type(node) is str
+            else _form(node, below)
+        )
         # No form begins another one, so that joined pairs are in the order of pairs.
-        pairs.append(f"s{len(name) if name.isascii() else len(name.encode())}:{name}{form}")
+        pairs.append(f"{_SIZES[len(name) if name.isascii() else len(name.encode())]}{name}{form}")
     pairs.sort()
     return f"{{{''.join(pairs)}}}"
+
+
+def _items(items: list[Any], below: int) -> str:
+    if below > DEEPEST_TREE:
+        raise _Unusual
+    forms = [
+        f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
+        if type(node) is str
+        else _form(node, below)
+        for node in items
+    ]
+    return f"[{''.join(forms)}]"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 V = TypeVar("V")
 
 
@@ -16,18 +18,41 @@ def quick(cls: type[V]) -> type[V]:
     Worth it from about six fields on. A class with a `__post_init__`, a factory or heirs is not for this.
     """
     made: Any = cls
-    names = [field.name for field in fields(made)]
-    opened = type(cls.__name__, (), {"__slots__": made.__slots__})
-    place: dict[str, Any] = {"become": object.__setattr__, "Opened": opened, "Frozen": cls}
-    lines = [
-        f"def __init__(self, *, {', '.join(names)}):",
-        "    become(self, '__class__', Opened)",
-        *(f"    self.{name} = {name}" for name in names),
-        "    self.__class__ = Frozen",
-    ]
-    exec("\n".join(lines), place)  # noqa: S102 - written here from names of fields, as `dataclasses` itself does it.
-    usual, faster = made.__init__, place["__init__"]
+    usual, faster = made.__init__, _written(made, "__init__", "self, ", "become(self, '__class__', Opened)")
     for attribute in ("__kwdefaults__", "__annotations__", "__qualname__", "__module__"):
         setattr(faster, attribute, getattr(usual, attribute))
     made.__init__ = faster
     return cls
+
+
+def maker(cls: Callable[P, V]) -> Callable[P, V]:
+    """Return a function that makes values of a quick class, in half the time again.
+
+    The same arguments, the same value. A class that is called collects its named arguments in a dict before its
+    `__init__` sees them, which takes longer than to set the fields: for what every request makes.
+    """
+    made: Any = cls
+    make: Any = _written(made, "make", "", "self = new(Opened)", "return self")
+    make.__kwdefaults__ = made.__init__.__kwdefaults__
+    return make  # type: ignore[no-any-return]
+
+
+def _written(cls: Any, name: str, receiver: str, begin: str, end: str = "") -> Any:
+    """Write a function that sets all fields of a value while its class is still open."""
+    names = [field.name for field in fields(cls)]
+    opened = type(cls.__name__, (), {"__slots__": cls.__slots__})
+    place: dict[str, Any] = {
+        "become": object.__setattr__,
+        "new": object.__new__,
+        "Opened": opened,
+        "Frozen": cls,
+    }
+    lines = [
+        f"def {name}({receiver}*, {', '.join(names)}):",
+        f"    {begin}",
+        *(f"    self.{each} = {each}" for each in names),
+        "    self.__class__ = Frozen",
+        f"    {end}",
+    ]
+    exec("\n".join(lines), place)  # noqa: S102 - written here from names of fields, as `dataclasses` itself does it.
+    return place[name]
