@@ -104,16 +104,23 @@ def spelled_integer(value: int) -> str:
 
 
 def _integer(value: int, _depth: int) -> bytes:
-    return _sized(b"n", spelled_integer(value).encode())
+    spelled = spelled_integer(value).encode()
+    return b"n%d:%b" % (len(spelled), spelled)
 
 
 def _number(value: float | Decimal, _depth: int) -> bytes:
-    return _sized(b"n", spelled_number(value).encode())
+    spelled = spelled_number(value).encode()
+    return b"n%d:%b" % (len(spelled), spelled)
+
+
+def _text(value: str, _depth: int) -> bytes:
+    payload = _utf8(value)
+    return b"s%d:%b" % (len(payload), payload)
 
 
 def _scalar(value: object) -> bytes:
     if isinstance(value, str):
-        return _sized(b"s", _utf8(value))
+        return _text(value, 0)
     if isinstance(value, int):
         return _integer(int(value), 0)
     if isinstance(value, float | Decimal):
@@ -123,7 +130,7 @@ def _scalar(value: object) -> bytes:
     if isinstance(value, UUID):
         return _sized(b"u", value.bytes)
     if isinstance(value, datetime):  # Before date, which it also is.
-        return _datetime(value)
+        return _datetime(value, 0)
     if isinstance(value, date):
         return _sized(b"d", value.isoformat().encode())
     if isinstance(value, time):
@@ -168,22 +175,25 @@ def spelled_number(value: float | Decimal) -> str:
     return f"{'-' if whole[0] == '-' else ''}{significant}e{exponent}"
 
 
-def _datetime(value: datetime) -> bytes:
+def _datetime(value: datetime, _depth: int) -> bytes:
     if value.utcoffset() is None:
         return _sized(b"l", value.isoformat().encode())
     # A difference, not `astimezone`, which overflows at both ends of the calendar.
     return _sized(b"i", str((value - _EPOCH) // _MICROSECOND).encode())
 
 
-_USUAL: dict[type, Callable[[Any, int], bytes]] = {
-    str: lambda value, _: _sized(b"s", _utf8(value)),
+SCALAR_FORMS: dict[type, Callable[[Any, int], bytes]] = {
+    str: _text,
     int: _integer,
     bool: lambda value, _: b"t" if value else b"f",
     type(None): lambda _value, _depth: b"z",
     float: _number,
     Decimal: _number,
-    UUID: lambda value, _: _sized(b"u", value.bytes),
-    datetime: lambda value, _: _datetime(value),
+    UUID: lambda value, _: b"u16:" + value.bytes,
+    datetime: _datetime,
+}
+_USUAL: dict[type, Callable[[Any, int], bytes]] = {
+    **SCALAR_FORMS,
     dict: _members,
     list: _items,
     tuple: _items,

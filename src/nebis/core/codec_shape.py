@@ -281,7 +281,7 @@ class Table:
             type(value) is dict
             and self._has_any_text
             and _TEXT.issuperset(map(type, value))
-            and self.item.verbatim.issuperset(map(type, value.values()))
+            and (self.item.verbatim.issuperset(map(type, value.values())) or self._holds_json(value.values()))
         ):
             return value
         if not isinstance(value, dict):
@@ -299,7 +299,7 @@ class Table:
             if (
                 self._has_any_text
                 and _TEXT.issuperset(map(type, keys))
-                and self.item.verbatim.issuperset(map(type, items))
+                and (self.item.verbatim.issuperset(map(type, items)) or self._holds_json(items))
             ):
                 return raw
         else:
@@ -313,6 +313,16 @@ class Table:
         if len(value) != len(raw):
             raise Misfit(f"{self.name} holds a key twice")
         return value
+
+    def _holds_json(self, items: Collection[Any]) -> bool:
+        """Tell whether all items are JSON where any JSON will do; who is told no asks each of them for the reason."""
+        if type(self.item) is not JsonValue or self.item.cls is not None:
+            return False
+        try:
+            require_json(list(items), depth=0)
+        except Misfit:
+            return False
+        return True
 
     def _pairs(self, raw: Any) -> list[list[Any]]:
         is_pairs = type(raw) is list and all(type(pair) is list and len(pair) == 2 for pair in raw)
@@ -353,10 +363,10 @@ class JsonValue:
     restore = plain
 
 
-def require_json(value: Any) -> None:
-    """Raise `Misfit` unless a value is finite JSON of at most `DEPTH_LIMIT` levels."""
+def require_json(value: Any, depth: int = 1) -> None:
+    """Raise `Misfit` unless a value is finite JSON of at most `DEPTH_LIMIT` levels, of which it is the first."""
     # A stack, not a queue: a value that contains itself reaches the limit at once instead of fanning out.
-    pending = [(value, 1)]
+    pending = [(value, depth)]
     while pending:
         item, depth = pending.pop()
         cls = type(item)
@@ -378,4 +388,10 @@ def require_json(value: Any) -> None:
         if children and depth == DEPTH_LIMIT:
             raise Misfit(f"nested deeper than {DEPTH_LIMIT} levels")
         if not _PLAIN_JSON.issuperset(map(type, children)):
-            pending.extend([(child, depth + 1) for child in children if type(child) not in _PLAIN_JSON])
+            pending.extend(
+                [
+                    (child, depth + 1)
+                    for child in children
+                    if type(child) not in _PLAIN_JSON and not (type(child) is float and math.isfinite(child))
+                ]
+            )

@@ -91,8 +91,9 @@ def _message(
     if isinstance(command, _RAW):
         start, form = _START_RAW, bytes(command)
     else:
-        found = json_form(command) if rule.include is None and not rule.exclude else None
-        start, form = _START_TREE, canonical(plain(command, fields=rule.fields)) if found is None else found
+        fields = None if rule.include is None and not rule.exclude else rule.fields
+        found = json_form(command) if fields is None else None
+        start, form = _START_TREE, canonical(plain(command, fields=fields)) if found is None else found
     headers, query = pairs
     rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else _NOTHING_ELSE
     size = len(form)

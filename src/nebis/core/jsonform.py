@@ -8,8 +8,6 @@ from typing import Any
 from nebis.core.canonical import DEEPEST_TREE, spelled_integer, spelled_number
 from nebis.errors import BodyRefused
 
-JSON_KINDS = frozenset({str, int, dict, list, bool, type(None), float, Decimal})
-
 
 class _Sizes(dict[int, str]):
     """What a text of so many bytes begins with; the usual ones are spelled already."""

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from nebis.core.canonical import DEEPEST_TREE, Encoded, Model, canonical, model_head
-from nebis.core.jsonform import JSON_KINDS, json_form
+from nebis.core.canonical import DEEPEST_TREE, SCALAR_FORMS, Encoded, Model, canonical, model_head
+from nebis.core.jsonform import json_form
 from nebis.errors import BodyRefused, MisuseError
 
 _SCALARS = (type(None), bool, int, float, Decimal, str, bytes, bytearray, UUID, date, time, timedelta, Enum)
@@ -46,7 +46,7 @@ def plain(command: object, *, fields: Fields | None = None) -> object:
     A model carries the name of its class: without it two members of a union would be equal wherever only their
     defaults tell them apart.
     """
-    return _plain(command, _choice(fields or _EVERYTHING), 0)
+    return _plain(command, _ALL if fields is None else _choice(fields), 0)
 
 
 def unknown_fields(command_type: type, fields: Fields) -> tuple[str, ...]:
@@ -123,12 +123,16 @@ def _plain(node: object, choice: _Choice, depth: int) -> object:
         raise BodyRefused(f"it is nested deeper than {DEEPEST_TREE} levels")
     kind: type = type(node)
     # By exact type first, as `canonical` does: asking whether it is any of a dozen kinds is slow.
-    if kind in _USUAL_SCALARS or isinstance(node, _SCALARS):
+    if kind in _USUAL_SCALARS:
         return node
-    layout = None if kind is dict or kind is list else _layout(kind)
-    if layout is not None:
-        return _model(node, layout, choice, depth)
-    if isinstance(node, Mapping):
+    if kind is not list and kind is not dict:
+        if isinstance(node, _SCALARS):
+            return node
+        layout = _layout(kind)
+        if layout is not None:
+            return _model(node, layout, choice, depth)
+    # A plain list is no mapping, which is slow to find out.
+    if kind is not list and isinstance(node, Mapping):
         return _members(node, choice, depth)
     if isinstance(node, list | tuple):
         return [_plain(item, choice, depth + 1) for item in node]
@@ -164,7 +168,8 @@ def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Encode
         if default is not None and value is usual:
             continue
         # Each field is encoded once, on the way up: comparing trees level by level would cost the square of the depth.
-        form = _form(value, below, depth + 1)
+        write = SCALAR_FORMS.get(type(value)) if depth < DEEPEST_TREE else None
+        form = _form(value, below, depth + 1) if write is None else write(value, 0)
         if default is not None and form == (default_form or _form_of_default(usual, below, depth)):
             continue
         forms[name] = form
@@ -182,7 +187,7 @@ def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Encode
 
 def _form(node: object, choice: _Choice, depth: int) -> bytes:
     """Give the form of one field, which is most often plain JSON of which everything counts."""
-    form = json_form(node, depth) if choice is _ALL and type(node) in JSON_KINDS else None
+    form = json_form(node, depth) if choice is _ALL else None
     return canonical(_plain(node, choice, depth)) if form is None else form
 
 
@@ -192,9 +197,6 @@ def _form_of_default(usual: object, choice: _Choice, depth: int) -> bytes | None
         return _form(usual, choice, depth + 1)
     except MisuseError:  # A marker such as an "unset" object: only itself is equal to it.
         return None
-
-
-_EVERYTHING = Fields()
 
 
 @lru_cache(maxsize=1024)
