@@ -208,5 +208,15 @@ def test_what_was_read_is_the_caller_s_own() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "a\u00e9\n", 1.5, {"a": [1, {"b": True}]}, []])
-def test_an_interpreter_without_the_c_half_of_json_writes_the_same(value: object) -> None:
+def test_an_interpreter_without_the_c_half_of_json_writes_the_same(value: Any) -> None:
     assert "".join(_writer(None)(value, 0)).encode() == codec_for(Any).encode(value)
+
+
+def test_a_dict_of_json_is_looked_at_as_a_whole_and_each_part_only_for_the_reason() -> None:
+    codec = codec_for(dict[str, Any])
+    value = {"a": 1.5, "b": [{"c": [2.5, None]}]}
+
+    assert codec.decode(codec.encode(value)) == value
+    with pytest.raises(ResultUnstorable, match="expected a JSON value, found bytes"):
+        codec.encode({"a": [b""]})
+    assert codec_for(dict[str, dict]).decode(b'{"a":{}}') == {"a": {}}  # type: ignore[type-arg]  # A bare dict.
