@@ -81,21 +81,22 @@ class Declaration(Subject, Generic[C, R]):
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
         request = self._request(secrets, key=key, tenant=tenant, command=command)
+        if deadline is None and self._terms.demands_nothing:
+            return request
         return self.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)
 
     def _request(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
-        return self._with_undos(
-            self.request(
-                secrets,
-                key=key,
-                tenant=tenant,
-                command=command,
-                stored_command=self.encode_command(command),
-                encode=self.encode_result,
-                encode_rejection=encode_rejection,
-                reveal=self.reveal,
-            )
+        request = self.request(
+            secrets,
+            key=key,
+            tenant=tenant,
+            command=command,
+            stored_command=self.encode_command(command),
+            encode=self.encode_result,
+            encode_rejection=encode_rejection,
+            reveal=self.reveal,
         )
+        return self._with_undos(request) if self.undos else request
 
     def resume(self, secrets: Secrets, record: Record) -> tuple[Request, C]:
         """Turn a stored record into what the engine runs without a client, with the command that it was claimed for.
@@ -114,9 +115,6 @@ class Declaration(Subject, Generic[C, R]):
         return request, command
 
     def _with_undos(self, request: Request) -> Request:
-        if not self.undos:
-            return request
-
         def planned(record: Record, effect: Effect) -> EffectPlan:
             return plan_undo(request, record, effect, self.undos[effect.purpose])
 

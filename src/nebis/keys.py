@@ -110,14 +110,19 @@ _LONGEST_COUNTER = 12
 _EPOCH_DIGITS = frozenset({10, 13, 16, 19})
 
 
+def is_ordinary(key: str) -> bool:
+    """Tell whether a key is a UUID that looks random, as most keys are: well spelled, and nothing is weak about it."""
+    return _UUID.fullmatch(key) is not None and len(key) < 5 * len(set(key))
+
+
 def weaknesses(key: str) -> tuple[Weakness, ...]:
     """List what is weak about a key: a warning for its maker, not a reason to refuse it (SEC06)."""
-    is_uuid, is_repeated = _UUID.fullmatch(key) is not None, len(key) >= 5 * len(set(key))
-    if is_uuid and not is_repeated:
-        return ()  # Nothing else can be wrong with one, and most keys are.
+    if is_ordinary(key):
+        return ()
+    is_uuid = _UUID.fullmatch(key) is not None
     tests = {
         WeaknessCode.SHORT: len(key) < SHORTEST_STRONG_KEY,
-        WeaknessCode.REPEATED: is_repeated,
+        WeaknessCode.REPEATED: len(key) >= 5 * len(set(key)),
         WeaknessCode.TIMESTAMP: not is_uuid and _is_timestamp(key),
         WeaknessCode.COUNTER: not is_uuid and _is_counter(key),
         WeaknessCode.EMAIL: _has_email(key),

@@ -6,12 +6,14 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from nebis.core.fingerprint import Fingerprint, FingerprintVersions, Pairs
 from nebis.core.identity import Identity, Scope, identity, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
+from nebis.core.quick import maker
 from nebis.core.record import EffectsMode, Nonce, Outcome, RecordId, Retention
 from nebis.core.secret import Purpose, Secret, Secrets
 from nebis.core.token import issue_token
@@ -20,7 +22,7 @@ from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.deadline import Deadline
 from nebis.errors import KeyMalformed, MisuseError
 from nebis.flows.request import Disposition, Request, classify, reveal_nothing
-from nebis.keys import weaknesses
+from nebis.keys import is_ordinary, weaknesses
 from nebis.policy import Policy, Wait
 from nebis.velocity import charges_of, charges_of_quota
 
@@ -39,61 +41,55 @@ class _Terms:
     retention: Retention
     when_expired: ExpiredPolicy
     will_wait: bool
+    demands_nothing: bool
+    """Clients may ask with any key, at any pace; else `Subject.asked` has something to look at."""
 
 
-class _Marks:
-    """What one request is known by. An object, as closures are four times as many for the garbage collector."""
+class _Marks(NamedTuple):
+    """What one request is known by. A tuple, as closures are four times as many for the garbage collector."""
 
-    __slots__ = ("_command", "_fingerprints", "_identity", "_key", "_operation", "_secret", "_tenant", "_terms")
-
-    def __init__(
-        self,
-        terms: _Terms,
-        secret: Secret,
-        *,
-        operation: str,
-        tenant: str,
-        key: Key,
-        identity: Identity,
-        fingerprints: tuple[tuple[int, Fingerprint], ...],
-        command: bytes | None,
-    ) -> None:
-        self._terms = terms
-        self._secret = secret
-        self._operation = operation
-        self._tenant = tenant
-        self._key = key
-        self._identity = identity
-        self._fingerprints = fingerprints
-        self._command = command
+    terms: _Terms
+    secret: Secret
+    operation: str
+    tenant: str
+    key: Key
+    identity: Identity
+    fingerprints: tuple[tuple[int, Fingerprint], ...]
+    command: bytes | None
 
     def claim(self, record_id: RecordId, nonce: bytes) -> Claim:
         """Make the claim of an attempt from its random marks."""
-        terms = self._terms
-        return Claim(
-            identity=self._identity,
+        terms, _, operation, tenant, key, identity, fingerprints, command = self
+        return _claim(
+            identity=identity,
             record_id=record_id,
             nonce=Nonce(nonce),
-            tenant=self._tenant,
+            tenant=tenant,
             scope=terms.scope,
-            operation=self._operation,
-            key=self._key,
-            fingerprints=self._fingerprints,
+            operation=operation,
+            key=key,
+            fingerprints=fingerprints,
             mode=terms.mode,
             lease_us=terms.lease_us,
             retention=terms.retention,
             when_expired=terms.when_expired,
             will_wait=terms.will_wait,
-            command=self._command,
+            command=command,
         )
 
     def derive_key(self, record_id: RecordId, name: str) -> str:
         """Derive the key under which a downstream knows an effect."""
-        return effect_key(self._secret, record_id, name)
+        return effect_key(self.secret, record_id, name)
 
     def sign_token(self, record_id: RecordId, name: str) -> str:
         """Sign the one-time token of an effect."""
-        return issue_token(self._secret.derive(Purpose.TOKEN), record_id, name)
+        return issue_token(self.secret.derive(Purpose.TOKEN), record_id, name)
+
+
+_claim = maker(Claim)
+_request = maker(Request)
+# Straight from a tuple in the order of the fields, which is checked by nobody: there is one place that does it.
+_marks: Callable[[tuple[object, ...]], _Marks] = partial(tuple.__new__, _Marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +114,7 @@ class Subject:
             retention=self.policy.kept,
             when_expired=self.policy.when_expired,
             will_wait=isinstance(self.policy.in_flight, Wait),
+            demands_nothing=not (self.policy.issued_keys or self.policy.velocity or self.policy.quota is not None),
         )
         object.__setattr__(self, "_terms", terms)
 
@@ -137,12 +134,13 @@ class Subject:
         api_version: str = "",
     ) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        parsed = parse_key(key)
+        ordinary = is_ordinary(key)
+        parsed = Key(key) if ordinary else parse_key(key)
         if len(parsed) < self.policy.shortest_key:
             raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
-        self._warn_of_weakness(parsed)
-        terms = self._terms
-        found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=terms.scope, key=parsed)
+        if not ordinary:
+            self._warn_of_weakness(parsed)
+        found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=self._terms.scope, key=parsed)
         fingerprints = self.fingerprints.fingerprints(
             secrets.keyring,
             operation=self.name,
@@ -151,19 +149,9 @@ class Subject:
             query=query,
             api_version=api_version,
         )
-
-        secret = secrets.keyring.newest
-        marks = _Marks(
-            terms,
-            secret,
-            operation=self.name,
-            tenant=tenant,
-            key=parsed,
-            identity=found,
-            fingerprints=fingerprints,
-            command=stored_command,
-        )
-        return Request(
+        secret = secrets.keyring.secrets[0]
+        marks = _marks((self._terms, secret, self.name, tenant, parsed, found, fingerprints, stored_command))
+        return _request(
             claim=marks.claim,
             policy=self.policy,
             encode=encode,
@@ -188,6 +176,8 @@ class Subject:
 
         Raises `TokenInvalid` for a key that is not one of ours, where the policy wants one.
         """
+        if deadline is None and self._terms.demands_nothing:
+            return request
         policy, may_begin = self.policy, True
         if policy.issued_keys:
             may_begin = time.time() < read_issued(parse_key(key), secrets.keyring, tenant=tenant, operation=self.name)
@@ -224,6 +214,8 @@ def effect_key(secret: Secret, record_id: RecordId, name: str) -> str:
     return "nebis-" + secret.sign(Purpose.EFFECT, b"nebis/effect/1", record_id.bytes, name.encode()).hex()[:40]
 
 
+# Every request asks, about few different ones.
+@lru_cache(maxsize=4096)
 def checked_tenant(tenant: str) -> str:
     """Return a tenant that can own keys; an empty one would be everybody's (SEC02)."""
     if not 1 <= len(tenant) <= LONGEST_TENANT or not is_storable(tenant):

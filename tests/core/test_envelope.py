@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nebis.core.envelope import seal, unseal
+from nebis.core.envelope import _READERS, seal, unseal
 from nebis.errors import RecordCorrupt
 
 LIMIT_BYTES = 1_000_000
@@ -144,3 +144,7 @@ def test_a_body_is_compressed_only_when_that_pays() -> None:
     assert is_compressed(seal(b"a" * 513))
     assert not is_compressed(seal(incompressible))
     assert not is_compressed(seal(b"a" * 100_000, compress=False))
+
+
+def test_the_reader_of_a_version_reads_what_the_short_way_reads() -> None:
+    assert _READERS[1](seal(b"body"), 4) == unseal(seal(b"body"), limit_bytes=4) == b"body"

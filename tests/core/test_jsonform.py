@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from enum import IntEnum
 from typing import Any
@@ -84,3 +84,15 @@ def test_a_field_below_the_deepest_level_is_refused_whatever_it_is_f100() -> Non
 
     with pytest.raises(BodyRefused, match="nested deeper"):
         plain(tree)
+
+
+@pytest.mark.parametrize("size", [1023, 1024, 5000])
+def test_text_of_any_size_has_the_form_of_the_general_way(size: int) -> None:
+    assert json_form(["a" * size]) == canonical(["a" * size])
+
+
+def test_heirs_of_numbers_ids_and_times_have_the_form_of_what_they_are() -> None:
+    heirs = [type("Heir", (cls,), {}) for cls in (float, Decimal, UUID, datetime)]
+    made = [heirs[0](1.5), heirs[1]("1.50"), heirs[2](int=1), heirs[3](2024, 6, 1)]
+
+    assert canonical(made) == canonical([1.5, Decimal("1.5"), UUID(int=1), datetime(2024, 6, 1)])  # noqa: DTZ001

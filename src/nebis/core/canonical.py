@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -72,8 +74,14 @@ def _unusual(node: object, depth: int) -> bytes:
     if isinstance(node, AbstractSet):
         return b"<%b>" % b"".join(sorted(_form(item, depth + 1) for item in node))
     if isinstance(node, Model):
-        return _sized(b"m", _utf8(node.name)) + _members(node.fields, depth) + _members(node.extra, depth)
+        return model_head(node.name) + _members(node.fields, depth) + _members(node.extra, depth)
     return _scalar(node)
+
+
+@lru_cache(maxsize=1024)
+def model_head(name: str) -> bytes:
+    """Give what the form of a model begins with."""
+    return _sized(b"m", _utf8(name))
 
 
 def _items(items: Sequence[object], depth: int) -> bytes:
@@ -96,34 +104,33 @@ def spelled_integer(value: int) -> str:
 
 
 def _integer(value: int, _depth: int) -> bytes:
-    return _sized(b"n", spelled_integer(value).encode())
+    spelled = spelled_integer(value).encode()
+    return b"n%d:%b" % (len(spelled), spelled)
 
 
-_USUAL: dict[type, Callable[[Any, int], bytes]] = {
-    str: lambda value, _: _sized(b"s", _utf8(value)),
-    int: _integer,
-    bool: lambda value, _: b"t" if value else b"f",
-    type(None): lambda _value, _depth: b"z",
-    dict: _members,
-    list: _items,
-    tuple: _items,
-    Encoded: lambda value, _: value.form,
-}
+def _number(value: float | Decimal, _depth: int) -> bytes:
+    spelled = spelled_number(value).encode()
+    return b"n%d:%b" % (len(spelled), spelled)
+
+
+def _text(value: str, _depth: int) -> bytes:
+    payload = _utf8(value)
+    return b"s%d:%b" % (len(payload), payload)
 
 
 def _scalar(value: object) -> bytes:
     if isinstance(value, str):
-        return _sized(b"s", _utf8(value))
+        return _text(value, 0)
     if isinstance(value, int):
         return _integer(int(value), 0)
     if isinstance(value, float | Decimal):
-        return _sized(b"n", spelled_number(value).encode())
+        return _number(value, 0)
     if isinstance(value, bytes | bytearray):
         return _sized(b"b", bytes(value))
     if isinstance(value, UUID):
         return _sized(b"u", value.bytes)
     if isinstance(value, datetime):  # Before date, which it also is.
-        return _datetime(value)
+        return _datetime(value, 0)
     if isinstance(value, date):
         return _sized(b"d", value.isoformat().encode())
     if isinstance(value, time):
@@ -151,20 +158,44 @@ def spelled_number(value: float | Decimal) -> str:
     """Spell a number by its value: `digits e exponent` without trailing zeros, and one zero."""
     if isinstance(value, float):
         # The shortest spelling that reads back as this float is what a person meant by it: 0.1 is Decimal("0.1").
-        value = Decimal(float.__repr__(value))
-    if not value.is_finite():
+        is_finite, written = isfinite(value), float.__repr__(value)
+    else:
+        # As text, neither `normalize()` nor any arithmetic: they round to the caller's context, which would make two
+        # large amounts equal. The context also says whether the exponent has a small letter.
+        is_finite, written = value.is_finite(), Decimal.__str__(value).lower()
+    if not is_finite:
         raise BodyRefused("NaN and Infinity are not numbers that can be compared")
-    # Not `normalize()`: it rounds to the caller's context, which would make two large amounts equal.
-    sign, digits, exponent = value.as_tuple()
-    written = "".join(map(str, digits))
-    significant = written.rstrip("0")
+    mantissa, _, power = written.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = f"{whole}{fraction}".lstrip("-0")
+    significant = digits.rstrip("0")
     if not significant:
         return "0"
-    return f"{'-' if sign else ''}{significant}e{int(exponent) + len(written) - len(significant)}"
+    exponent = int(power or 0) - len(fraction) + len(digits) - len(significant)
+    return f"{'-' if whole[0] == '-' else ''}{significant}e{exponent}"
 
 
-def _datetime(value: datetime) -> bytes:
+def _datetime(value: datetime, _depth: int) -> bytes:
     if value.utcoffset() is None:
         return _sized(b"l", value.isoformat().encode())
     # A difference, not `astimezone`, which overflows at both ends of the calendar.
     return _sized(b"i", str((value - _EPOCH) // _MICROSECOND).encode())
+
+
+SCALAR_FORMS: dict[type, Callable[[Any, int], bytes]] = {
+    str: _text,
+    int: _integer,
+    bool: lambda value, _: b"t" if value else b"f",
+    type(None): lambda _value, _depth: b"z",
+    float: _number,
+    Decimal: _number,
+    UUID: lambda value, _: b"u16:" + value.bytes,
+    datetime: _datetime,
+}
+_USUAL: dict[type, Callable[[Any, int], bytes]] = {
+    **SCALAR_FORMS,
+    dict: _members,
+    list: _items,
+    tuple: _items,
+    Encoded: lambda value, _: value.form,
+}

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from json.scanner import make_scanner
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast, overload
 
 from nebis.core.codec_annotation import AnnotationReader, unresolved
 from nebis.core.codec_model import Model
@@ -30,16 +31,20 @@ class Codec(Generic[T]):
     is_recursive: bool = False
     lenient: Shape | None = None
     """The same shape, but for fields that the type no longer has; None where there is no difference."""
+    _is_model: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_is_model", isinstance(self.shape, Model))
 
     def encode(self, value: T) -> bytes:
         """Return compact JSON, or raise `ResultUnstorable` for a value that does not fit its annotation."""
         try:
-            if isinstance(self.shape, Model):
-                return self.shape.encode(value)
+            if self._is_model:
+                return cast("Model", self.shape).encode(value)
             raw = self.shape.plain(value)
             if self.is_recursive:
                 require_json(raw)
-            return _ENCODER.encode(raw).encode()
+            return "".join(_write(raw, 0)).encode()
         except Misfit as misfit:
             detail = str(misfit)
         except UnicodeEncodeError:
@@ -65,8 +70,8 @@ class Codec(Generic[T]):
     def _restored(self, shape: Shape, data: bytes) -> T:
         value: T
         try:
-            if isinstance(shape, Model):
-                value = shape.decode(data)
+            if self._is_model:
+                value = cast("Model", shape).decode(data)
             else:
                 raw = _parsed(data)
                 if self.is_recursive:
@@ -111,26 +116,38 @@ def annotations_of(function: Callable[..., object]) -> dict[str, object]:
 
 def _parsed(data: bytes) -> Any:
     text = data.decode()
-    raw = _read(text)
+    # The scanner alone, without a look for white space on both sides: there is none in what we write.
+    try:
+        raw, end = _scan(text, 0)
+    except (StopIteration, ValueError):
+        end = -1
+    if end != len(text):
+        raw = _DECODER.decode(text)
     # We never write a surrogate as an escape; whoever did may have left half of a pair, which no text may hold.
     if "\\ud" in text or "\\uD" in text:
         json.dumps(raw, ensure_ascii=False).encode()
     return raw
 
 
-def _read(text: str) -> Any:
-    """Read as `decode` does, which looks for white space on both sides first: there is none in what we write."""
-    try:
-        raw, end = _DECODER.raw_decode(text)
-    except ValueError:
-        end = -1
-    return raw if end == len(text) else _DECODER.decode(text)
-
-
 def _no_constant(_: str) -> NoReturn:
     raise ValueError("NaN and infinity are not JSON")
 
 
-# Made once: `json.dumps` and `json.loads` would make new ones for each value.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_Write: TypeAlias = Callable[[Any, int], Iterable[str]]
+
+
+def _writer(make: Callable[..., _Write] | None) -> _Write:
+    """Return what writes a value as parts of text, made once: `JSONEncoder.encode` makes a new one for each value.
+
+    It does not look out for a value that contains itself: no shape lets one through.
+    """
+    usual = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if make is None:  # An interpreter without the C half of `json`.
+        return lambda value, _: usual.iterencode(value)
+    sort_keys = skipkeys = allow_nan = False
+    return make(None, usual.default, json.encoder.encode_basestring, None, ":", ",", sort_keys, skipkeys, allow_nan)
+
+
+_write = _writer(json.encoder.c_make_encoder)  # type: ignore[attr-defined]  # It is there, None without the C half.
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # Its stub names itself as what it reads its hooks from.

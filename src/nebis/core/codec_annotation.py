@@ -199,7 +199,7 @@ class AnnotationReader:
             cls=cls, is_hashable=cls.__hash__ is not None, ignores_unknown=self._ignores_unknown
         )
         self._open.add(cls)
-        record.fields = {part.name: self._field(cls, part, hints) for part in _parts(cls, hints)}
+        record.fill({part.name: self._field(cls, part, hints) for part in _parts(cls, hints)})
         self._open.remove(cls)
         return record
 

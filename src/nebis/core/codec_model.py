@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nebis.core.codec_shape import Misfit, not_a, type_name
+from nebis.core.codec_shape import NOTHING, Misfit, not_a, type_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class Model:
     cls: type
     dump: Callable[[Any], bytes]
     load: Callable[[bytes], Any]
+    verbatim: frozenset[type] = NOTHING
 
     @property
     def name(self) -> str:

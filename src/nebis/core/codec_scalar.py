@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, Flag
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from nebis.core.codec_shape import Misfit, not_a, type_name
+from nebis.core.codec_shape import NOTHING, Misfit, not_a, type_name
 
 
 class Refusal(ValueError):
@@ -37,6 +37,7 @@ class Scalar:
     accepts: tuple[type, ...] = ()
     refuses: tuple[type, ...] = ()
     is_hashable: bool = True
+    verbatim: frozenset[type] = NOTHING
 
     @property
     def name(self) -> str:
@@ -47,12 +48,19 @@ class Scalar:
         return frozenset({self.cls})
 
     def plain(self, value: Any) -> Any:
-        is_exact = type(value) is self.cls
-        if not is_exact and (not isinstance(value, (self.cls, *self.accepts)) or isinstance(value, self.refuses)):
+        if type(value) is not self.cls:
+            return self._plain_of_heir(value)
+        try:
+            return self.dump(value)
+        except (ValueError, ArithmeticError) as error:
+            raise self._unfit(error) from None
+
+    def _plain_of_heir(self, value: Any) -> Any:
+        if not isinstance(value, (self.cls, *self.accepts)) or isinstance(value, self.refuses):
             raise not_a(self.name, value)
         try:
             raw = self.dump(value)
-            is_kept = is_exact or self.load(raw) == value
+            is_kept = self.load(raw) == value
         except (ValueError, ArithmeticError) as error:
             raise self._unfit(error) from None
         if not is_kept:
@@ -94,7 +102,8 @@ def _finite(value: float) -> float:
 
 
 def _dump_decimal(value: Decimal) -> str:
-    return str(_finite_decimal(value))
+    # As a Decimal, whatever an heir of it makes of its text.
+    return Decimal.__str__(value if Decimal.is_finite(value) else _finite_decimal(value))
 
 
 def _finite_decimal(value: Decimal | str) -> Decimal:
@@ -106,6 +115,8 @@ def _finite_decimal(value: Decimal | str) -> Decimal:
 
 def _dump_datetime(value: datetime) -> str:
     text = datetime.isoformat(value)
+    if value.tzinfo is UTC:
+        return text
     if _is_fixed(value.tzinfo):
         return text
     if isinstance(value.tzinfo, ZoneInfo) and value.tzinfo.key:
@@ -158,12 +169,17 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
+def _verbatim(cls: type, *, dump: Callable[[Any], Any] = _unchanged, refuses: tuple[type, ...] = ()) -> Scalar:
+    """Make the shape of a type that JSON has too; `dump` is for its heirs."""
+    return Scalar(cls=cls, wire=cls, dump=dump, load=_unchanged, refuses=refuses, verbatim=frozenset({cls}))
+
+
 SCALARS: Final[Mapping[type, Scalar]] = {
     scalar.cls: scalar
     for scalar in (
-        Scalar(cls=type(None), wire=type(None), dump=_unchanged, load=_unchanged),
-        Scalar(cls=bool, wire=bool, dump=_unchanged, load=_unchanged),
-        Scalar(cls=int, wire=int, dump=int, load=_unchanged, refuses=(bool,)),
+        _verbatim(type(None)),
+        _verbatim(bool),
+        _verbatim(int, dump=int, refuses=(bool,)),
         # Every type checker lets an int stand for a float; it is kept as the float that the annotation promises.
         Scalar(
             cls=float,
@@ -173,7 +189,7 @@ SCALARS: Final[Mapping[type, Scalar]] = {
             accepts=(int,),
             refuses=(bool,),
         ),
-        Scalar(cls=str, wire=str, dump=str.__str__, load=_unchanged),
+        _verbatim(str, dump=str.__str__),
         Scalar(cls=bytes, wire=str, dump=_dump_bytes, load=_load_bytes),
         Scalar(cls=Decimal, wire=str, dump=_dump_decimal, load=_finite_decimal),
         Scalar(cls=datetime, wire=str, dump=_dump_datetime, load=_load_datetime),

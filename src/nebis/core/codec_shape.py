@@ -4,14 +4,18 @@ A shape is built once, from an annotation, by `nebis.core.codec`. `plain` turns 
 `restore` turns that back; each raises `Misfit` for anything else. No code of the user's classes runs here, except
 hashing: `__init__` and `__post_init__` may depend on the day or on other services, and a replay must not.
 A misfit names types and fields, never values (SEC24).
+
+Most leaves of a stored value are text, whole numbers and the like, which are their own plain form. A shape names the
+classes of such values as `verbatim`, and whatever holds them looks at their classes, in one go, instead of asking the
+shape about each: the answer is the same.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 # Bounds the recursion of values whose type does not bound it. Ordinary documents stay below 20 levels; a limit of
@@ -46,9 +50,20 @@ class Shape(Protocol):
     @property
     def is_hashable(self) -> bool: ...
 
+    @property
+    def verbatim(self) -> frozenset[type]:
+        """Name the classes whose values `plain` and `restore` both return as they are, whatever the value."""
+        ...
+
     def plain(self, value: Any) -> Any: ...
 
     def restore(self, raw: Any) -> Any: ...
+
+
+NOTHING: Final[frozenset[type]] = frozenset()
+_NONE: Final = frozenset({type(None)})
+_TEXT: Final = frozenset({str})
+_PLAIN_JSON: Final = frozenset({type(None), bool, int, str})
 
 
 def type_name(annotation: object) -> str:
@@ -68,6 +83,7 @@ class Choice:
     plain_by_value: Mapping[tuple[type, object], Any]
     value_by_plain: Mapping[tuple[type, object], Any]
     is_hashable: bool = True
+    verbatim: frozenset[type] = NOTHING
 
     @property
     def types(self) -> frozenset[type]:
@@ -92,6 +108,10 @@ class Maybe:
     """An optional value: null, or the plain form of the inner shape."""
 
     inner: Shape
+    verbatim: frozenset[type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verbatim", self.inner.verbatim | _NONE)
 
     @property
     def name(self) -> str:
@@ -118,6 +138,7 @@ class Tagged:
 
     members: Mapping[str, Shape]
     tag_by_type: Mapping[type, str]
+    verbatim: frozenset[type] = NOTHING
 
     @property
     def name(self) -> str:
@@ -153,6 +174,7 @@ class Items:
     cls: type[Any]
     item: Shape
     is_hashable: bool
+    verbatim: frozenset[type] = NOTHING
 
     @property
     def name(self) -> str:
@@ -165,7 +187,7 @@ class Items:
     def plain(self, value: Any) -> Any:
         if not isinstance(value, self.cls):
             raise not_a(self.name, value)
-        raw = _each(self.item.plain, value)
+        raw = _each(self.item, self.item.plain, value)
         # Sets iterate differently in every process; sorted, one value has one stored form.
         return sorted(raw, key=json.dumps) if issubclass(self.cls, (set, frozenset)) else raw
 
@@ -173,7 +195,8 @@ class Items:
         if type(raw) is not list:
             raise not_a(f"the stored form of {self.name}", raw)
         try:
-            value = self.cls(_each(self.item.restore, raw))
+            items = _each(self.item, self.item.restore, raw)
+            value = items if self.cls is list else self.cls(items)
         except TypeError:
             raise Misfit(f"an item of {self.name} cannot be hashed") from None
         if len(value) != len(raw):
@@ -181,9 +204,13 @@ class Items:
         return value
 
 
-def _each(convert: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+def _each(shape: Shape, convert: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
+    """Convert every item in one of the two directions of its shape."""
+    verbatim = shape.verbatim
+    if verbatim.issuperset(map(type, items)):
+        return list(items)
     try:
-        return [convert(item) for item in items]
+        return [item if type(item) in verbatim else convert(item) for item in items]
     except Misfit as misfit:
         raise misfit.inside("[]") from None
 
@@ -193,6 +220,7 @@ class Row:
     """A tuple of fixed length, stored as an array."""
 
     items: Sequence[Shape]
+    verbatim: frozenset[type] = NOTHING
 
     @property
     def name(self) -> str:
@@ -231,6 +259,14 @@ class Table:
     key: Shape
     item: Shape
     is_hashable: bool = False
+    verbatim: frozenset[type] = NOTHING
+    _has_text_keys: bool = field(init=False, repr=False)
+    _has_any_text: bool = field(init=False, repr=False)
+    """Any text may be a key: a dict that holds nothing but verbatim items is then its own plain form."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_has_text_keys", self.key.types == _TEXT)
+        object.__setattr__(self, "_has_any_text", self.key.verbatim == _TEXT)
 
     @property
     def name(self) -> str:
@@ -240,27 +276,53 @@ class Table:
     def types(self) -> frozenset[type]:
         return frozenset({dict})
 
-    @property
-    def _has_text_keys(self) -> bool:
-        return self.key.types == {str}
-
     def plain(self, value: Any) -> Any:
+        if (
+            type(value) is dict
+            and self._has_any_text
+            and _TEXT.issuperset(map(type, value))
+            and (self.item.verbatim.issuperset(map(type, value.values())) or self._holds_json(value.values()))
+        ):
+            return value
         if not isinstance(value, dict):
             raise not_a(self.name, value)
-        keys = _each(self.key.plain, value)
-        pairs = zip(keys, _each(self.item.plain, value.values()), strict=True)
+        keys = _each(self.key, self.key.plain, value)
+        pairs = zip(keys, _each(self.item, self.item.plain, value.values()), strict=True)
         return dict(pairs) if self._has_text_keys else [list(pair) for pair in pairs]
 
     def restore(self, raw: Any) -> Any:
-        pairs = raw.items() if self._has_text_keys and type(raw) is dict else self._pairs(raw)
+        keys: Collection[Any]
+        items: Collection[Any]
+        if type(raw) is dict and self._has_text_keys:
+            keys, items = raw, raw.values()
+            # Nobody else has what was just read, so that it need not be copied.
+            if (
+                self._has_any_text
+                and _TEXT.issuperset(map(type, keys))
+                and (self.item.verbatim.issuperset(map(type, items)) or self._holds_json(items))
+            ):
+                return raw
+        else:
+            pairs = self._pairs(raw)
+            keys, items = [key for key, _ in pairs], [item for _, item in pairs]
         try:
-            keys = _each(self.key.restore, (key for key, _ in pairs))
-            value = dict(zip(keys, _each(self.item.restore, (item for _, item in pairs)), strict=True))
+            keys = _each(self.key, self.key.restore, keys)
+            value = dict(zip(keys, _each(self.item, self.item.restore, items), strict=True))
         except TypeError:
             raise Misfit(f"a key of {self.name} cannot be hashed") from None
         if len(value) != len(raw):
             raise Misfit(f"{self.name} holds a key twice")
         return value
+
+    def _holds_json(self, items: Collection[Any]) -> bool:
+        """Tell whether all items are JSON where any JSON will do; who is told no asks each of them for the reason."""
+        if type(self.item) is not JsonValue or self.item.cls is not None:
+            return False
+        try:
+            require_json(list(items), depth=0)
+        except Misfit:
+            return False
+        return True
 
     def _pairs(self, raw: Any) -> list[list[Any]]:
         is_pairs = type(raw) is list and all(type(pair) is list and len(pair) == 2 for pair in raw)
@@ -279,6 +341,10 @@ class JsonValue:
 
     cls: type | None = None
     is_hashable: bool = False
+    verbatim: frozenset[type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verbatim", _PLAIN_JSON if self.cls is None else NOTHING)
 
     @property
     def name(self) -> str:
@@ -294,39 +360,38 @@ class JsonValue:
         require_json(value)
         return value
 
-    def restore(self, raw: Any) -> Any:
-        return self.plain(raw)
+    restore = plain
 
 
-def require_json(value: Any) -> None:
-    """Raise `Misfit` unless a value is finite JSON of at most `DEPTH_LIMIT` levels."""
+def require_json(value: Any, depth: int = 1) -> None:
+    """Raise `Misfit` unless a value is finite JSON of at most `DEPTH_LIMIT` levels, of which it is the first."""
     # A stack, not a queue: a value that contains itself reaches the limit at once instead of fanning out.
-    pending = [(value, 1)]
+    pending = [(value, depth)]
     while pending:
         item, depth = pending.pop()
-        children = _children(item)
+        cls = type(item)
+        children: Collection[Any]
+        if cls is dict:
+            if not _TEXT.issuperset(map(type, item)):
+                raise Misfit("expected text as every key of a JSON object; annotate the dict with its key type")
+            children = item.values()
+        elif cls is list:
+            children = item
+        elif cls is float:
+            if not math.isfinite(item):
+                raise Misfit("NaN and infinity have no JSON form")
+            continue
+        elif cls in _PLAIN_JSON:
+            continue
+        else:
+            raise not_a("a JSON value", item)
         if children and depth == DEPTH_LIMIT:
             raise Misfit(f"nested deeper than {DEPTH_LIMIT} levels")
-        pending.extend([(child, depth + 1) for child in children if type(child) not in _PLAIN_JSON])
-
-
-_PLAIN_JSON = frozenset({type(None), bool, int, str})
-_TEXT = frozenset({str})
-
-
-def _children(item: Any) -> Collection[Any]:
-    """Return what a JSON value holds, or raise `Misfit` if it is none by itself."""
-    children: Collection[Any] = ()
-    cls = type(item)
-    if cls is list:
-        children = item
-    elif cls is dict:
-        if not _TEXT.issuperset(map(type, item)):
-            raise Misfit("expected text as every key of a JSON object; annotate the dict with its key type")
-        children = item.values()
-    elif cls is float:
-        if not math.isfinite(item):
-            raise Misfit("NaN and infinity have no JSON form")
-    elif cls not in _PLAIN_JSON:
-        raise not_a("a JSON value", item)
-    return children
+        if not _PLAIN_JSON.issuperset(map(type, children)):
+            pending.extend(
+                [
+                    (child, depth + 1)
+                    for child in children
+                    if type(child) not in _PLAIN_JSON and not (type(child) is float and math.isfinite(child))
+                ]
+            )

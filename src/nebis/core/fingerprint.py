@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, NewType, TypeAlias
@@ -74,16 +74,46 @@ def fingerprint(
     not JSON, which count whole. The operation always counts, so that in a scope wider than one operation a key used
     for two of them is a reused key.
     """
-    # The same as `secret.sign` of all parts, without framing again what is alike in most requests.
-    head = _head(rule.version, operation, api_version)
-    body = _command_part(command, rule)
-    rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else _NOTHING_ELSE
-    message = b"".join((head, len(body).to_bytes(8, "big"), body, rest))
+    pairs = (_listed(headers), _listed(query))
+    message = _message(rule, operation, command, pairs=pairs, api_version=api_version)
     return Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, message))
 
 
+def _message(
+    rule: FingerprintRule,
+    operation: str,
+    command: object,
+    *,
+    pairs: tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]],
+    api_version: str,
+) -> bytes:
+    """Frame all parts as `secret.sign` does, without framing again what is alike in most requests."""
+    if isinstance(command, _RAW):
+        start, form = _START_RAW, bytes(command)
+    else:
+        fields = None if rule.include is None and not rule.exclude else rule.fields
+        found = json_form(command) if fields is None else None
+        start, form = _START_TREE, canonical(plain(command, fields=fields)) if found is None else found
+    headers, query = pairs
+    rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else _NOTHING_ELSE
+    size = len(form)
+    return b"".join(
+        (
+            _head(rule.version, operation, api_version),
+            (len(start) + 8 + size).to_bytes(8, "big"),
+            start,
+            size.to_bytes(8, "big"),
+            form,
+            rest,
+        )
+    )
+
+
 _NOTHING_ELSE: Final = framed(framed(), framed())
-_TREE: Final = framed(b"tree")
+_RAW: Final = (bytes, bytearray, memoryview)
+# What a command begins with: the body of a request as it came, or a tree in canonical form.
+_START_RAW: Final = framed(b"raw")
+_START_TREE: Final = framed(b"tree")
 
 
 @lru_cache(maxsize=1024)
@@ -103,18 +133,16 @@ class FingerprintVersions:
 
     newest: FingerprintRule = field(default_factory=FingerprintRule)
     older: tuple[FingerprintRule, ...] = ()
+    rules: tuple[FingerprintRule, ...] = field(init=False, repr=False, compare=False)
+    """All of them, newest first."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", (self.newest, *self.older))
         versions = [rule.version for rule in self.rules]
         if len(set(versions)) != len(versions):
             raise ValueError("Two fingerprint rules have the same version; a record could not tell them apart.")
         if self.newest.version != max(versions):
             raise ValueError("The newest fingerprint rule needs the highest version.")
-
-    @property
-    def rules(self) -> tuple[FingerprintRule, ...]:
-        """Give all rules, newest first."""
-        return (self.newest, *self.older)
 
     def rule(self, version: int) -> FingerprintRule:
         """Give the rule that a record was made with; an unknown one is `SchemaMismatch`, never a guess."""
@@ -136,25 +164,18 @@ class FingerprintVersions:
         api_version: str = "",
     ) -> tuple[tuple[int, Fingerprint], ...]:
         """Give the request's fingerprint under every secret and rule, newest first, to compare with any record."""
-        headers, query = _listed(headers), _listed(query)
-        return tuple(
-            [
-                (
-                    stored_version(secret, rule),
-                    fingerprint(
-                        secret,
-                        rule,
-                        operation=operation,
-                        command=command,
-                        headers=headers,
-                        query=query,
-                        api_version=api_version,
-                    ),
-                )
-                for secret in keyring.secrets
-                for rule in self.rules
-            ]
-        )
+        pairs = (_listed(headers) if headers else (), _listed(query) if query else ())
+        # What a rule makes of a request is the same under every secret.
+        messages = [
+            (rule.version, _message(rule, operation, command, pairs=pairs, api_version=api_version))
+            for rule in self.rules
+        ]
+        made = []
+        for secret in keyring.secrets:
+            for version, message in messages:
+                signed = Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, message))
+                made.append((secret.number << 8 | version, signed))
+        return tuple(made)
 
 
 def stored_version(secret: Secret, rule: FingerprintRule) -> int:
@@ -174,23 +195,11 @@ class FingerprintRegistry:
         return self.operations.get(operation, self.shared)
 
 
-_RAW: Final = (bytes, bytearray, memoryview)
-
-
-def _command_part(command: object, rule: FingerprintRule) -> bytes:
-    if isinstance(command, _RAW):
-        return framed(b"raw", bytes(command))
-    form = json_form(command) if rule.include is None and not rule.exclude else None
-    if form is None:
-        form = canonical(plain(command, fields=rule.fields))
-    return b"".join((_TREE, len(form).to_bytes(8, "big"), form))
-
-
-def _headers_part(headers: Pairs, rule: FingerprintRule) -> bytes:
+def _headers_part(headers: Sequence[tuple[str, str]], rule: FingerprintRule) -> bytes:
     if not rule.headers:
         return framed()
     values: dict[str, list[str]] = {name.lower(): [] for name in rule.headers}
-    for name, value in _listed(headers):
+    for name, value in headers:
         if name.lower() in values:
             values[name.lower()].append(value.strip(" \t"))
     # Several lines of one header mean the same as one line with commas; an absent header is not an empty one.
@@ -199,17 +208,16 @@ def _headers_part(headers: Pairs, rule: FingerprintRule) -> bytes:
     )
 
 
-def _query_part(query: Pairs, rule: FingerprintRule) -> bytes:
+def _query_part(query: Sequence[tuple[str, str]], rule: FingerprintRule) -> bytes:
     if not query:
         return framed()
-    pairs = [pair for pair in _listed(query) if rule.query == "all" or pair[0] in rule.query]
+    pairs = [pair for pair in query if rule.query == "all" or pair[0] in rule.query]
     if rule.is_query_sorted:
         # By name alone: the order of the values of one name is the order of a list.
         pairs.sort(key=lambda pair: pair[0])
     return framed(*(framed(text_bytes(name), text_bytes(value)) for name, value in pairs))
 
 
-def _listed(pairs: Pairs) -> list[tuple[str, str]]:
-    if not pairs:
-        return []
+def _listed(pairs: Pairs) -> Sequence[tuple[str, str]]:
+    """Give pairs that may be read once for each rule."""
     return list(pairs.items() if isinstance(pairs, Mapping) else pairs)

@@ -56,17 +56,14 @@ def identity(secret: Secret, *, tenant: str, scope: str, key: Key) -> Identity:
     """Identify a key within its tenant and scope (I12); an empty tenant is refused, as it would be everybody's."""
     if not tenant:
         raise ValueError("The tenant is empty; take it from verified authentication, or name one for all callers.")
-    owner, place, name = text_bytes(tenant), _framed_scope(scope), text_bytes(key)
-    # The same as `secret.sign` of the four parts, without framing again what is alike in all requests.
-    message = b"".join(
-        (_CONTEXT, len(owner).to_bytes(8, "big"), owner, place, len(name).to_bytes(8, "big"), name),
-    )
+    name = key.encode("utf-8", "surrogatepass")
+    # The same as `secret.sign` of the four parts, without framing again what is alike in most requests.
+    message = b"".join((_place(tenant, scope), len(name).to_bytes(8, "big"), name))
     return Identity(secret.sign_framed(Purpose.IDENTITY, message))
 
 
-_CONTEXT = framed(b"nebis/identity/1")
-
-
-@lru_cache(maxsize=1024)
-def _framed_scope(scope: str) -> bytes:
-    return framed(text_bytes(scope))
+# As many as the tenants that are busy at one time; the others are framed anew.
+@lru_cache(maxsize=4096)
+def _place(tenant: str, scope: str) -> bytes:
+    """Frame what is the same for all keys of a tenant in one scope."""
+    return framed(b"nebis/identity/1", text_bytes(tenant), text_bytes(scope))

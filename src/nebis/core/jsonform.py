@@ -9,6 +9,16 @@ from nebis.core.canonical import DEEPEST_TREE, spelled_integer, spelled_number
 from nebis.errors import BodyRefused
 
 
+class _Sizes(dict[int, str]):
+    """What a text of so many bytes begins with; the usual ones are spelled already."""
+
+    def __missing__(self, size: int) -> str:
+        return f"s{size}:"
+
+
+_SIZES = _Sizes({size: f"s{size}:" for size in range(1024)})
+
+
 class _Unusual(Exception):
     """Something that is not plain JSON, or that the general way may refuse."""
 
@@ -21,7 +31,7 @@ def json_form(tree: object, depth: int = 0) -> bytes | None:
     if depth > DEEPEST_TREE:
         return None
     try:
-        return _form(tree, depth).encode()
+        return (_members(tree, depth + 1) if type(tree) is dict else _form(tree, depth)).encode()
     except (_Unusual, BodyRefused, UnicodeEncodeError):
         return None
 
@@ -30,10 +40,7 @@ def _form(node: Any, depth: int) -> str:
     """Write text, which is encoded once at the end: UTF-8 keeps the order of code points, so it is sorted alike."""
     kind = type(node)
     if kind is str:
-        return f"s{len(node) if node.isascii() else len(node.encode())}:{node}"
-    if kind is int:
-        spelled = spelled_integer(node)
-        return f"n{len(spelled)}:{spelled}"
+        return f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
     if kind is dict:
         return _members(node, depth + 1)
     if kind is list:
@@ -42,27 +49,43 @@ def _form(node: Any, depth: int) -> str:
         return "t" if node else "f"
     if node is None:
         return "z"
-    if kind is float or kind is Decimal:
+    if kind is int:
+        spelled = spelled_integer(node)
+    elif kind is float or kind is Decimal:
         spelled = spelled_number(node)
-        return f"n{len(spelled)}:{spelled}"
-    raise _Unusual
+    else:
+        raise _Unusual
+    return f"n{len(spelled)}:{spelled}"
 
 
-def _members(members: dict[Any, object], below: int) -> str:
+# Text is written where it is found, as most of what a container holds is text and a call takes longer than the writing.
+
+
+def _members(members: dict[Any, Any], below: int) -> str:
     if below > DEEPEST_TREE:
         raise _Unusual
     pairs = []
-    for name, member in members.items():
+    for name, node in members.items():
         if type(name) is not str:
             raise _Unusual
-        size = len(name) if name.isascii() else len(name.encode())
+        form = (
+            f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
+            if type(node) is str
+            else _form(node, below)
+        )
         # No form begins another one, so that joined pairs are in the order of pairs.
-        pairs.append(f"s{size}:{name}{_form(member, below)}")
+        pairs.append(f"{_SIZES[len(name) if name.isascii() else len(name.encode())]}{name}{form}")
     pairs.sort()
     return f"{{{''.join(pairs)}}}"
 
 
-def _items(items: list[object], below: int) -> str:
+def _items(items: list[Any], below: int) -> str:
     if below > DEEPEST_TREE:
         raise _Unusual
-    return f"[{''.join([_form(item, below) for item in items])}]"
+    forms = [
+        f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
+        if type(node) is str
+        else _form(node, below)
+        for node in items
+    ]
+    return f"[{''.join(forms)}]"

@@ -11,10 +11,10 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from nebis.core.canonical import DEEPEST_TREE, Encoded, Model, canonical
+from nebis.core.canonical import DEEPEST_TREE, SCALAR_FORMS, Encoded, Model, canonical, model_head
 from nebis.core.jsonform import json_form
 from nebis.errors import BodyRefused, MisuseError
 
@@ -46,13 +46,13 @@ def plain(command: object, *, fields: Fields | None = None) -> object:
     A model carries the name of its class: without it two members of a union would be equal wherever only their
     defaults tell them apart.
     """
-    return _plain(command, _choice(fields or _EVERYTHING), 0)
+    return _plain(command, _ALL if fields is None else _choice(fields), 0)
 
 
 def unknown_fields(command_type: type, fields: Fields) -> tuple[str, ...]:
     """List the paths whose first name is no field of the command, for a start-up check; empty for an open mapping."""
-    described: Mapping[str, object] | None = _layout(command_type)
-    known = set(getattr(command_type, "__annotations__", {}) if described is None else described)
+    layout = _layout(command_type)
+    known = set(getattr(command_type, "__annotations__", {}) if layout is None else [part.name for part in layout])
     paths = (*(fields.include or ()), *fields.exclude)
     return tuple(path for path in paths if known and path.split(".")[0] not in known)
 
@@ -78,19 +78,15 @@ class _Choice:
     """What counts below one place of the tree; `include` is None where everything does."""
 
     include: _Branches | None
-    exclude: _Branches
-
-    @property
-    def is_everything(self) -> bool:
-        return self.include is None and not self.exclude
+    exclude: _Branches | None
 
     def below(self, name: object) -> _Choice | None:
         """Give the choice for one member, or None if it does not count."""
-        if self.is_everything:  # And so is everything below.
+        if self is _ALL:  # And so is everything below.
             return self
         if not isinstance(name, str):  # Such a name cannot stand in a path, so it is passed over like a list index.
             return self
-        exclude = self.exclude.get(name)
+        exclude = self.exclude.get(name) if self.exclude else None
         if exclude is not None and not exclude:
             return None
         include = self.include
@@ -98,12 +94,28 @@ class _Choice:
             if name not in include:
                 return None
             include = include[name] or None
-        return _Choice(include, exclude or {})
+        return _Choice(include, exclude) if include or exclude else _ALL
 
 
-# How a field that the caller left out gets its value; None for a field that has to be given.
+_ALL = _Choice(None, {})
+
+
 _Default: TypeAlias = Callable[[], object] | None
-_Layout: TypeAlias = Mapping[str, _Default]
+
+
+class _Part(NamedTuple):
+    """One field of a model class, as a fingerprint sees it."""
+
+    name: str
+    name_form: bytes
+    default: _Default
+    """How a field that the caller left out gets its value; None for a field that has to be given."""
+    default_form: bytes | None
+    """The form of a default that is always the same; None for any other, whose form is made when it is needed."""
+
+
+_Layout: TypeAlias = tuple[_Part, ...]
+_UNCHANGING = frozenset({type(None), bool, str})
 
 
 def _plain(node: object, choice: _Choice, depth: int) -> object:
@@ -111,12 +123,16 @@ def _plain(node: object, choice: _Choice, depth: int) -> object:
         raise BodyRefused(f"it is nested deeper than {DEEPEST_TREE} levels")
     kind: type = type(node)
     # By exact type first, as `canonical` does: asking whether it is any of a dozen kinds is slow.
-    if kind in _USUAL_SCALARS or isinstance(node, _SCALARS):
+    if kind in _USUAL_SCALARS:
         return node
-    layout = None if kind is dict or kind is list else _layout(kind)
-    if layout is not None:
-        return _model(node, layout, choice, depth)
-    if isinstance(node, Mapping):
+    if kind is not list and kind is not dict:
+        if isinstance(node, _SCALARS):
+            return node
+        layout = _layout(kind)
+        if layout is not None:
+            return _model(node, layout, choice, depth)
+    # A plain list is no mapping, which is slow to find out.
+    if kind is not list and isinstance(node, Mapping):
         return _members(node, choice, depth)
     if isinstance(node, list | tuple):
         return [_plain(item, choice, depth + 1) for item in node]
@@ -135,11 +151,12 @@ def _members(members: Mapping[Any, object], choice: _Choice, depth: int) -> dict
     return tree
 
 
-def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Model:
+def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Encoded | Model:
     given = getattr(node, "__pydantic_fields_set__", None)
-    tree = {}
-    for name, default in layout.items():
-        below = choice.below(name)
+    forms: dict[str, bytes] = {}
+    pairs = []
+    for name, name_form, default, default_form in layout:
+        below = choice if choice is _ALL else choice.below(name)
         if below is None:
             continue
         value = getattr(node, name)
@@ -151,17 +168,26 @@ def _model(node: object, layout: _Layout, choice: _Choice, depth: int) -> Model:
         if default is not None and value is usual:
             continue
         # Each field is encoded once, on the way up: comparing trees level by level would cost the square of the depth.
-        form = _form(value, below, depth + 1)
-        if default is None or form != _form_of_default(usual, below, depth):
-            tree[name] = Encoded(form)
-    extra = getattr(node, "__pydantic_extra__", None) or {}
-    name = vars(type(node)).get(_NAME, type(node).__name__)
-    return Model(name=name, fields=tree, extra=_members(extra, choice, depth))
+        write = SCALAR_FORMS.get(type(value)) if depth < DEEPEST_TREE else None
+        form = _form(value, below, depth + 1) if write is None else write(value, 0)
+        if default is not None and form == (default_form or _form_of_default(usual, below, depth)):
+            continue
+        forms[name] = form
+        pairs.append(name_form + form)
+    kind = type(node)
+    called = vars(kind).get(_NAME, kind.__name__)
+    extra = getattr(node, "__pydantic_extra__", None)
+    if extra:
+        fields = {name: Encoded(form) for name, form in forms.items()}
+        return Model(name=called, fields=fields, extra=_members(extra, choice, depth))
+    # What `canonical` makes of a `Model`; no form begins another one, so that joined pairs are in the order of pairs.
+    pairs.sort()
+    return Encoded(b"%b{%b}{}" % (model_head(called), b"".join(pairs)))
 
 
 def _form(node: object, choice: _Choice, depth: int) -> bytes:
     """Give the form of one field, which is most often plain JSON of which everything counts."""
-    form = json_form(node, depth) if choice.is_everything else None
+    form = json_form(node, depth) if choice is _ALL else None
     return canonical(_plain(node, choice, depth)) if form is None else form
 
 
@@ -173,11 +199,10 @@ def _form_of_default(usual: object, choice: _Choice, depth: int) -> bytes | None
         return None
 
 
-_EVERYTHING = Fields()
-
-
 @lru_cache(maxsize=1024)
 def _choice(fields: Fields) -> _Choice:
+    if fields.include is None and not fields.exclude:
+        return _ALL
     include = None if fields.include is None else _branches(fields.include)
     return _Choice(include, _branches(fields.exclude))
 
@@ -188,34 +213,34 @@ def _layout(kind: type) -> _Layout | None:
     if hasattr(kind, "__pydantic_validator__"):
         # The second spelling is how models, but not dataclasses, had it before pydantic 2.10.
         described: dict[str, Any] = getattr(kind, "__pydantic_fields__", None) or getattr(kind, "model_fields", {})
-        return {name: _pydantic_default(field) for name, field in described.items()}
+        return tuple(_pydantic_part(name, field) for name, field in described.items())
     if hasattr(kind, "__struct_fields__"):
         msgspec = sys.modules["msgspec"]
-        return {
-            field.name: _default(field.default, field.default_factory, missing=msgspec.NODEFAULT)
-            for field in msgspec.structs.fields(kind)
-        }
+        return tuple(_part(field, missing=msgspec.NODEFAULT) for field in msgspec.structs.fields(kind))
     if dataclasses.is_dataclass(kind):
-        return {
-            field.name: _default(field.default, field.default_factory, missing=dataclasses.MISSING)
-            for field in dataclasses.fields(kind)
-        }
+        return tuple(_part(field, missing=dataclasses.MISSING) for field in dataclasses.fields(kind))
     return None
 
 
-def _pydantic_default(field: Any) -> _Default:
+def _pydantic_part(name: str, field: Any) -> _Part:
+    default: _Default
     # A factory that looks at the other fields cannot be asked again without validating the whole model again.
     if field.is_required() or getattr(field, "default_factory_takes_validated_data", None):
-        return None
-    made: _Default = field.default_factory
-    return made or (lambda: field.default)
+        default = None
+    else:
+        default = field.default_factory or (lambda: field.default)
+    return _Part(name, canonical(name), default, None)
 
 
-def _default(value: object, factory: Any, *, missing: object) -> _Default:
-    if factory is not missing:
-        made: _Default = factory
-        return made
-    return None if value is missing else lambda: value
+def _part(field: Any, *, missing: object) -> _Part:
+    name_form, value = canonical(field.name), field.default
+    if field.default_factory is not missing:
+        return _Part(field.name, name_form, field.default_factory, None)
+    if value is missing:
+        return _Part(field.name, name_form, None, None)
+    # Only what nobody can change is the same for ever.
+    form = canonical(value) if type(value) in _UNCHANGING else None
+    return _Part(field.name, name_form, lambda: value, form)
 
 
 def _require_scalar(item: object) -> object:

@@ -48,27 +48,13 @@ _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
-class _Signer:
-    """HMAC-SHA-256 under one key, with both hashes begun: `hmac.digest` begins them anew for every message."""
-
-    __slots__ = ("_inner", "_outer")
-
-    def __init__(self, key: bytes) -> None:
-        # No key is longer than a block here: each is a digest of its own.
-        block = key.ljust(_BLOCK_BYTES, b"\0")
-        self._inner, self._outer = sha256(block.translate(_INNER)), sha256(block.translate(_OUTER))
-
-    def sign(self, message: bytes) -> bytes:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(message)
-        outer.update(inner.digest())
-        return outer.digest()
-
-
 class Secret:
     """A root secret that never shows itself: not in `repr`, logs, tracebacks, pickles or comparisons (SEC26)."""
 
-    __slots__ = ("__derived", "__number", "__signers")
+    __slots__ = ("__begun", "__derived", "number")
+
+    number: int
+    """By which a record says which secret its fingerprint was made with (22 bits)."""
 
     def __init__(self, material: bytes) -> None:
         if len(material) < SHORTEST_SECRET_BYTES:
@@ -78,8 +64,14 @@ class Secret:
             purpose: hmac.digest(material, framed(b"nebis/derive/1", purpose.value.encode()), "sha256")
             for purpose in Purpose
         }
-        self.__signers = {purpose: _Signer(key) for purpose, key in self.__derived.items()}
-        self.__number = number_of(self.check_value())
+        # Both hashes of HMAC-SHA-256 are begun here: `hmac.digest` begins them anew for every message. No key is
+        # longer than a block: each is a digest of its own.
+        blocks = {purpose: key.ljust(_BLOCK_BYTES, b"\0") for purpose, key in self.__derived.items()}
+        self.__begun = {
+            purpose: (sha256(block.translate(_INNER)), sha256(block.translate(_OUTER)))
+            for purpose, block in blocks.items()
+        }
+        self.number = number_of(self.check_value())
 
     def derive(self, purpose: Purpose) -> bytes:
         """Give the 32-byte key of one purpose."""
@@ -91,16 +83,15 @@ class Secret:
 
     def sign_framed(self, purpose: Purpose, message: bytes) -> bytes:
         """Do the same for parts that were framed before, as those that never change may be once and for all."""
-        return self.__signers[purpose].sign(message)
+        begun, outer_begun = self.__begun[purpose]
+        inner, outer = begun.copy(), outer_begun.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.digest()
 
     def check_value(self) -> bytes:
         """Give the 32 public bytes by which a store recognises this secret without holding it."""
         return self.sign(Purpose.CHECK, b"nebis/check/1")
-
-    @property
-    def number(self) -> int:
-        """Give the number (22 bits) by which a record says which secret its fingerprint was made with."""
-        return self.__number
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
