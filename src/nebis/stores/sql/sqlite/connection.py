@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -16,10 +14,11 @@ from uuid import UUID
 from nebis.errors import ConfigError, MisuseError
 from nebis.flow import Ask
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
 from nebis.stores.sql.sqlite.failures import failure_of, leaves_connection_usable, primary_code
 from nebis.stores.sql.sqlite.journal import GuardedCheckpoints, Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
+from nebis.stores.sql.sqlite.plural import bytes_of, run_plural
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -28,11 +27,8 @@ _RETRY_SECONDS = 0.002
 """How often a busy file is tried again. SQLite's own timeout backs off to a tenth of a second, which a process that
 writes all the time never leaves free: of eight such processes three were starved for five seconds."""
 
-_DOLLAR_NUMBER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\$(\d+)""")
-"""How another database counts parameters, outside of quotes; to SQLite that would be a name."""
-
-_CLOCK = "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"
-"""The fragment `now` of the statements."""
+_MANY_BYTES = 1 << 20
+"""More than this is written by a thread, although it only goes to memory and to the system's cache."""
 
 
 class Connection:
@@ -51,8 +47,10 @@ class Connection:
         self._busy_seconds = busy_seconds
         self._file = file
         self._checkpoints = checkpoints
-        self._has_begun = False
+        self.has_begun = False
         self.is_usable = True
+        self.may_wait = True
+        """Whether whoever uses it has time for a busy file, and for a checkpoint."""
 
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks; every error of the driver comes out as definite or indefinite."""
@@ -72,11 +70,19 @@ class Connection:
             self.is_usable = self.is_usable and leaves_connection_usable(error)
             raise failure_of(error, in_commit=isinstance(ask, Commit)) from error
 
+    def takes_long(self, ask: Ask[Any]) -> bool:
+        """Tell whether an ask writes so much that an event loop should not wait for it."""
+        return isinstance(ask, Query) and ask.members is not None and bytes_of(ask.members) > _MANY_BYTES
+
+    @property
+    def _patience(self) -> float:
+        return self._busy_seconds if self.may_wait else 0.0
+
     def settle(self) -> None:
         """Undo what an abandoned flow left open, and checkpoint if it is time."""
         try:
             self._rollback()
-            if self.is_usable and self._checkpoints is not None:
+            if self.is_usable and self.may_wait and self._checkpoints is not None:
                 self._checkpoints.checkpoint_when_due()
         except sqlite3.Error as error:
             # What was committed stays in the log, and the next connection goes on from there.
@@ -97,7 +103,7 @@ class Connection:
     def _begin(self) -> None:
         # A deferred transaction that upgrades later fails at once, whatever the timeout (F041).
         self._execute("BEGIN IMMEDIATE")
-        self._has_begun = True
+        self.has_begun = True
         # Now that nobody else can move on, the lock must be on the file that everybody else sees (F043).
         self._file.check()
 
@@ -105,41 +111,29 @@ class Connection:
         self._refuse_if_lost()
         if query.members is None:
             return self._execute(query.statement.text, query.shared)
-        text, bound = _by_position(query.statement)
-        shared = query.shared if len(query.members) == 1 else self._at_one_instant(query.shared)
-        cursor = self._cursor
-        rows: list[Row] = []
-        for member in query.members:
-            rows += patiently(self._busy_seconds, _fetched, cursor, text, bound({**shared, **member}))
-            if cursor.description is None and cursor.rowcount > 0:
-                # Its count says what RETURNING identity would say, for less.
-                rows.append((member.get("identity"),))
-        return rows
+        return run_plural(query, self._run, is_locked=self.has_begun)
 
-    def _at_one_instant(self, shared: Mapping[str, object]) -> Mapping[str, object]:
-        """Look at the clock once for all members: it is the same clock that each of their statements would ask."""
-        if "now" not in shared or shared["now"] is not None:
-            return shared
-        [(now,)] = self._execute(_CLOCK)
-        return {**shared, "now": now}
+    def _run(self, text: str, values: Sequence[Any]) -> tuple[list[Row], int]:
+        rows = patiently(self._patience, _fetched, self._cursor, text, values)
+        return rows, self._cursor.rowcount
 
     def _execute(self, text: str, values: Mapping[str, object] = MappingProxyType({})) -> list[Row]:
         """Run one statement, again and again while the file is busy: a busy statement has done nothing."""
-        return patiently(self._busy_seconds, _fetched, self._cursor, text, _bindable(values))
+        return patiently(self._patience, _fetched, self._cursor, text, _bindable(values))
 
     def _commit(self) -> None:
         self._refuse_if_lost()
         self._execute("COMMIT")
-        self._has_begun = False
+        self.has_begun = False
 
     def _rollback(self) -> None:
-        self._has_begun = False
+        self.has_begun = False
         if self.raw.in_transaction:
             self.raw.execute("ROLLBACK")
 
     def _refuse_if_lost(self) -> None:
         """Stop where SQLite rolled back by itself: the next statement would be a transaction of its own (F019)."""
-        if self._has_begun and not self.raw.in_transaction:
+        if self.has_begun and not self.raw.in_transaction:
             raise DefiniteFailure("SQLite gave up the transaction, so nothing of it was applied; try again")
 
 
@@ -194,19 +188,6 @@ def _require_file(raw: sqlite3.Connection, file: DatabaseFile) -> None:
 
 def _bindable(values: Mapping[str, object]) -> dict[str, Any]:
     return {name: value.bytes if isinstance(value, UUID) else value for name, value in values.items()}
-
-
-@cache
-def _by_position(statement: Statement) -> tuple[str, Callable[[Mapping[str, object]], list[Any]]]:
-    """Return the text with numbers for names, and what puts values in their order: the driver looks up no names."""
-    names = statement.parameters
-
-    def bound(values: Mapping[str, object]) -> list[Any]:
-        ordered = [values[name] for name in names]
-        return [value.bytes if isinstance(value, UUID) else value for value in ordered]
-
-    text = _DOLLAR_NUMBER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], statement.positional)
-    return text, bound
 
 
 def _fetched(cursor: sqlite3.Cursor, text: str, values: Any) -> list[Row]:

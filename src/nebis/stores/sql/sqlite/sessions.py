@@ -1,18 +1,19 @@
-"""Access to the file: one connection per process, shared by its threads, or by its event loop through one thread."""
+"""Access to the file: one connection per process, shared by its threads, or by its event loop and a thread of that."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
-from nebis.flow import Flow, drive
-from nebis.ports.store import DefiniteFailure
+from nebis.flow import Ask, Flow, drive
+from nebis.ports.store import DefiniteFailure, RowLocked
+from nebis.stores.sql.asks import Commit
 from nebis.stores.sql.sqlite.connection import Connection, open_connection
+from nebis.stores.sql.sqlite.eventloop import LoopTurns
 from nebis.stores.sql.sqlite.journal import Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
 
@@ -41,6 +42,67 @@ class SqliteSessions:
             return drive(flow, connection.perform)
         finally:
             self.give_back()
+
+    def start(self, flow: Flow[Any]) -> Ask[Any] | None:
+        """Perform as much of a flow as can be done without waiting; it raises what the flow raises, and its end.
+
+        Return the ask that may have to wait: `finish` goes on there, and must be called, by whatever thread. None if
+        not even the connection is there: then nothing has begun.
+        """
+        connection = self._taken_at_once()
+        if connection is None:
+            return None
+        connection.may_wait = False
+        try:
+            ask = next(flow)
+            while not (isinstance(ask, Commit) or connection.takes_long(ask)):
+                try:
+                    result = connection.perform(ask)
+                except BaseException as error:  # noqa: BLE001 - the flow decides, as in `drive`.
+                    if isinstance(error, RowLocked) and not connection.has_begun:
+                        return ask  # It has done nothing, so it can be asked again.
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(result)
+        except BaseException:
+            self.give_back()
+            raise
+        finally:
+            connection.may_wait = True
+        return ask
+
+    def finish(self, flow: Flow[T], ask: Ask[Any]) -> T:
+        """Perform the rest of a flow that was started, from the ask on that may have to wait."""
+        assert self._connection is not None, "The flow was not started here."
+        perform = self._connection.perform
+        try:
+            while True:
+                try:
+                    result = perform(ask)
+                except BaseException as error:  # noqa: BLE001 - the flow decides, as in `drive`.
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(result)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        finally:
+            self.give_back()
+
+    def _taken_at_once(self) -> Connection | None:
+        """Take the connection if it is open and free; never where to begin or to read can wait for a writer."""
+        if self._connection is None or not self._journal.is_wal or _was_forked_open():
+            return None
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            if self._connection is not None:
+                self._file.check()
+                return self._connection
+        except DefiniteFailure:
+            pass  # Whoever takes it in earnest is told.
+        self._turn.release()
+        return None
 
     def take(self) -> Connection:
         """Wait for the connection; it is the caller's until `give_back`."""
@@ -96,33 +158,30 @@ class SqliteSessions:
 
 
 class AsyncSqliteSessions:
-    """Asyncio access: every flow runs on one thread, so that no commit can be cancelled half-way."""
+    """Asyncio access: what may wait runs on a thread, so that no commit holds up the loop or is cancelled half-way."""
 
     def __init__(self, sessions: SqliteSessions) -> None:
         self._sessions = sessions
-        self._thread: ThreadPoolExecutor | None = None
-        self._started_by = 0
+        self._turns: LoopTurns | None = None
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a flow on the thread. A cancelled caller leaves, the flow goes on to its end."""
-        return await asyncio.shield(self.run_unshielded(flow))
+        return await asyncio.shield(self._loop_turns().call(self._sessions.run, flow))
 
     def run_unshielded(self, flow: Flow[T]) -> asyncio.Future[T]:
-        """Perform a flow on the thread, or not at all if the caller is cancelled before its turn."""
-        return asyncio.get_running_loop().run_in_executor(self._executor(), self._sessions.run, flow)
+        """Perform a batch of ours, or nothing of it if it is cancelled before its turn."""
+        return self._loop_turns().run(flow)
 
     async def close(self) -> None:
         """Close the connection, after what is running, and end the thread."""
-        executor, self._thread = self._executor(), None
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(executor, self._sessions.close))
-        executor.shutdown(wait=False)
+        turns, self._turns = self._loop_turns(), None
+        await asyncio.shield(turns.end(self._sessions.close))
 
-    def _executor(self) -> ThreadPoolExecutor:
-        # Threads do not survive a fork, but the object that stands for them does.
-        if self._thread is None or self._started_by != os.getpid():
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nebis-sqlite")
-            self._started_by = os.getpid()
-        return self._thread
+    def _loop_turns(self) -> LoopTurns:
+        loop = asyncio.get_running_loop()
+        if self._turns is None or not self._turns.belong_to(loop):
+            self._turns = LoopTurns(loop, self._sessions)
+        return self._turns
 
 
 class _Forks:

@@ -1,5 +1,8 @@
--- Every statement of the SQLite store. Plural ones run once per member. They always run between BEGIN IMMEDIATE and
--- COMMIT, so nobody else writes between them and no row needs a lock of its own.
+-- Every statement of the SQLite store. They always run between BEGIN IMMEDIATE and COMMIT, so nobody else writes between
+-- them and no row needs a lock of its own.
+-- Plural ones run once per member. Where the members are a list of rows named "member", the list grows to hold many of
+-- them, and one run is for all; a row of NULLs is no member. OR FAIL saves a copy of every page: what a statement that
+-- fails left behind is rolled back with all the rest.
 -- 'now' stands still within one run of a statement, however often it is written, and for all members of a plural one.
 -- A plural one that returns nothing is answered with the identity of each member that it changed.
 
@@ -26,39 +29,64 @@ AND nonce = :nonce
 
 -- name: claim
 -- Begins the first life of a key: exactly what `first_life` says. A trigger moves the fence counter on.
-INSERT INTO nebis_record (
+INSERT OR FAIL INTO nebis_record (
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
     lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
 )
-VALUES (
-    :identity, :record_id, :tenant, :scope, :operation, :key, :fingerprint, :fingerprint_version, :mode, 'P',
-    (SELECT last + 1 FROM nebis_fence), :nonce, {now} + :lease_us, 1, 0, :mode = 'O', FALSE, {now},
-    {now} + :outcome_us, {now} + :outcome_us + :metadata_us, :command
+WITH member (
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
+    outcome_us, metadata_us, command, position
+) AS (
+    VALUES (
+        :identity, :record_id, :tenant, :scope, :operation, :key, :fingerprint, :fingerprint_version, :mode, :nonce,
+        :lease_us, :outcome_us, :metadata_us, :command, :position
+    )
 )
+SELECT
+    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, 'P',
+    COALESCE(:last_fence, (SELECT last FROM nebis_fence)) + position, nonce, {now} + lease_us, 1, 0, mode = 'O', FALSE,
+    {now}, {now} + outcome_us, {now} + outcome_us + metadata_us, command
+FROM member
+WHERE identity IS NOT NULL
 ON CONFLICT (identity) DO NOTHING
 RETURNING identity, fence, created_at;
 
 -- name: complete
--- The lease is not asked: a late owner that nobody fenced holds the truth.
-UPDATE nebis_record
+-- The lease is not asked: a late owner that nobody fenced holds the truth. The guard is that of the fragment `is_owner`.
+UPDATE OR FAIL nebis_record
 SET state = 'C',
     is_dirty = FALSE,
     is_awaited = FALSE,
     completed_at = {now},
-    expires_at = max(expires_at, {now} + :outcome_us),
-    forget_at = max(forget_at, max(expires_at, {now} + :outcome_us) + :forget_us),
+    expires_at = max(expires_at, {now} + member.outcome_us),
+    forget_at = max(forget_at, max(expires_at, {now} + member.outcome_us) + member.forget_us),
     doubt_since = NULL,
     doubt_reason = NULL,
     rejection = NULL,
-    outcome_kind = :outcome_kind,
-    outcome = :outcome,
-    resource_type = COALESCE(:resource_type, resource_type),
-    resource_id = COALESCE(:resource_id, resource_id),
+    outcome_kind = member.outcome_kind,
+    outcome = member.outcome,
+    resource_type = COALESCE(member.resource_type, nebis_record.resource_type),
+    resource_id = COALESCE(member.resource_id, nebis_record.resource_id),
     command = NULL
-WHERE {is_owner}
-    AND state IN ('P', 'D')
-    AND open_effect IS NULL
-    AND (rejection IS NULL OR :outcome_kind = 'R');
+FROM (
+    WITH member (
+        identity, record_id, fence, nonce, outcome_kind, outcome, outcome_us, forget_us, resource_type, resource_id
+    ) AS (
+        VALUES (
+            :identity, :record_id, :fence, :nonce, :outcome_kind, :outcome, :outcome_us, :forget_us, :resource_type,
+            :resource_id
+        )
+    )
+    SELECT *
+    FROM member
+) AS member
+WHERE nebis_record.identity = member.identity
+    AND nebis_record.record_id = member.record_id
+    AND nebis_record.fence = member.fence
+    AND nebis_record.nonce = member.nonce
+    AND nebis_record.state IN ('P', 'D')
+    AND nebis_record.open_effect IS NULL
+    AND (nebis_record.rejection IS NULL OR member.outcome_kind = 'R');
 
 -- name: renew
 UPDATE nebis_record
@@ -80,8 +108,13 @@ WHERE {is_owner}
 -- One row per effect; a member without a record still gets a row, with the clock on it. The fence is the next unused
 -- one for this member; nobody else can take it before this transaction ends.
 SELECT
-    {record_columns}, {effect_columns}, member.identity, {now}, (SELECT last FROM nebis_fence) + :position
-FROM (SELECT :identity AS identity) AS member
+    {record_columns}, {effect_columns}, member.identity, {now}, (SELECT last FROM nebis_fence) + member.position
+FROM (
+    WITH member (identity, position) AS (VALUES (:identity, :position))
+    SELECT *
+    FROM member
+    WHERE identity IS NOT NULL
+) AS member
 LEFT JOIN nebis_record AS record ON record.identity = member.identity
 LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
 ORDER BY effect.ordinal;

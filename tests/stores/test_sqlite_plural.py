@@ -1,0 +1,198 @@
+"""Many members in one statement: each is told what it would be told by itself."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nebis.core.answers import Granted, Kept
+from nebis.core.record import Ownership, State
+from nebis.core.verbs import Verb
+from nebis.ports.store import BlockingBackend, Spoilt
+from nebis.stores.sql.asks import Query, Statement
+from nebis.stores.sql.dialect import sqlite_dialect
+from nebis.stores.sql.sqlite.connection import open_connection
+from nebis.stores.sql.sqlite.journal import chosen_journal
+from nebis.stores.sql.sqlite.location import DatabaseFile
+from nebis.stores.sql.sqlite.plural import WIDTHS, bytes_of, run_plural
+from nebis.testing.conformance.specimens import START_US, claim, complete
+from tests.stores.sql_backends import opened_sqlite
+
+NUMBERS = sorted({number for width in WIDTHS for number in (width, width + 1)} | {2, 2 * WIDTHS[-1] + 3})
+STATEMENTS = sqlite_dialect().statements
+
+
+class Columns(list[dict[str, object]]):
+    """Members that also come as columns."""
+
+    def __init__(self, **by_name: Sequence[object]) -> None:
+        super().__init__(dict(zip(by_name, row, strict=True)) for row in zip(*by_name.values(), strict=True))
+        self.by_name = by_name
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[BlockingBackend]:
+    opened = opened_sqlite(tmp_path)
+    yield opened
+    opened.sessions.close()
+
+
+def applied(backend: BlockingBackend, *verbs: Verb) -> list[object]:
+    return list(backend.sessions.run(backend.store.apply(verbs, now=START_US)))
+
+
+def owners(answers: list[object]) -> list[Ownership]:
+    return [answer.record.ownership for answer in answers if isinstance(answer, Granted)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_each_of_many_new_keys_is_granted_with_a_fence_of_its_own(backend: BlockingBackend, number: int) -> None:
+    answers = applied(backend, *(claim(str(place)) for place in range(number)))
+
+    fences = sorted(owner.fence for owner in owners(answers))
+    assert fences == list(range(1, number + 1))
+    for answer in answers:
+        assert isinstance(answer, Granted)
+        assert backend.sessions.run(backend.store.find(answer.record.identity)) == answer.record
+
+
+def test_keys_that_are_there_already_are_told_from_new_ones(backend: BlockingBackend) -> None:
+    applied(backend, *(claim(str(place), by="somebody") for place in range(0, 70, 3)))
+
+    answers = applied(backend, *(claim(str(place), by="late") for place in range(70)))
+
+    assert [isinstance(answer, Granted) for answer in answers] == [place % 3 != 0 for place in range(70)]
+    fences = [owner.fence for owner in owners(answers)]
+    assert len(set(fences)) == len(fences)
+    assert min(fences) > 24
+
+
+def test_a_claim_that_was_sent_before_is_not_taken_for_a_new_one(backend: BlockingBackend) -> None:
+    verbs = [claim(str(place)) for place in range(3)]
+    first = applied(backend, *verbs[:2])
+
+    again = applied(backend, *verbs)
+
+    assert owners(again)[:2] == owners(first)
+    assert [answer.how for answer in again if isinstance(answer, Granted)][2].name == "NEW"
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_each_of_many_owners_completes_once(backend: BlockingBackend, number: int) -> None:
+    owned = owners(applied(backend, *(claim(str(place)) for place in range(number))))
+    applied(backend, *(complete(owner) for owner in owned[::5]))
+
+    answers = applied(backend, *(complete(owner) for owner in owned))
+
+    assert answers == [Kept(is_repeated=place % 5 == 0) for place in range(number)]
+    counts = backend.sessions.run(backend.store.count(now=START_US))
+    assert counts.by_state[State.COMPLETED] == number
+
+
+def test_an_owner_of_an_older_life_changes_nothing_among_others(backend: BlockingBackend) -> None:
+    owned = owners(applied(backend, *(claim(str(place)) for place in range(9))))
+    stale = [complete(owner) for owner in owned]
+    with sqlite3.connect(_path(backend)) as connection:
+        connection.execute("UPDATE nebis_record SET fence = 1000 WHERE key = '4'")
+    connection.close()
+
+    applied(backend, *stale)
+
+    record = backend.sessions.run(backend.store.find(owned[4].identity))
+    assert record is not None
+    assert record.state is State.IN_PROGRESS
+    counts = backend.sessions.run(backend.store.count(now=START_US))
+    assert counts.by_state[State.COMPLETED] == 8
+
+
+def test_one_that_is_refused_takes_all_with_it(backend: BlockingBackend) -> None:
+    verbs = [claim(str(place)) for place in range(9)]
+
+    with pytest.raises(Spoilt):
+        applied(backend, *verbs, claim("spoilt", nonce=b"short"))
+
+    assert sum(backend.sessions.run(backend.store.count(now=START_US)).by_state.values()) == 0
+    assert len(owners(applied(backend, *verbs))) == 9
+
+
+def test_one_that_is_refused_takes_nothing_of_the_application_with_it(backend: BlockingBackend) -> None:
+    assert backend.transaction is not None
+    transaction = backend.transaction(None)
+    transaction.begin()
+    transaction.connection.execute("CREATE TABLE payment (amount INTEGER)")
+    transaction.connection.execute("INSERT INTO payment VALUES (7)")
+
+    with pytest.raises(Spoilt):
+        transaction.run(backend.store.apply([claim("fine"), claim("spoilt", nonce=b"short")], now=START_US))
+
+    assert transaction.is_same()
+    transaction.commit()
+    with sqlite3.connect(_path(backend)) as connection:
+        assert connection.execute("SELECT amount FROM payment").fetchall() == [(7,)]
+        assert connection.execute("SELECT count(*) FROM nebis_record").fetchone() == (0,)
+    connection.close()
+
+
+def test_members_may_come_as_columns(backend: BlockingBackend, tmp_path: Path) -> None:
+    owned = owners(applied(backend, *(claim(str(place)) for place in range(3))))
+    connection = open_connection(DatabaseFile(tmp_path / "nebis.db"), chosen_journal("wal"), 1.0)
+    identities: list[object] = [owner.identity for owner in owned]
+    in_columns = Columns(identity=identities, position=[1, 2, 3])
+
+    rows = connection.perform(Query(STATEMENTS.read, {"now": 1}, in_columns))
+
+    assert rows == connection.perform(Query(STATEMENTS.read, {"now": 1}, list(in_columns)))
+    assert [row[0] for row in rows] == identities
+    connection.close()
+
+
+def test_columns_are_given_places_where_they_bring_none() -> None:
+    asked: list[Sequence[Any]] = []
+
+    def run(_: str, values: Sequence[Any]) -> tuple[list[tuple[object, ...]], int]:
+        asked.append(values)
+        return [(b"x", 1, 1)], 1
+
+    names = [name for name in STATEMENTS.claim.parameters if name not in {"now", "last_fence", "position"}]
+    members = Columns(**{name: list("ab") for name in names})
+
+    assert run_plural(Query(STATEMENTS.claim, {"now": 1}, members), run, is_locked=False) == [(b"x", 1, 1)] * 2
+
+    assert [2 in values for values in asked] == [False, True]
+
+
+def test_bodies_are_weighed_in_either_shape() -> None:
+    columns = Columns(outcome=[b"four", None], command=[None, b"seven.."], key=["is short", ""])
+
+    assert bytes_of(columns) == bytes_of(list(columns)) == 11
+    assert bytes_of([{"identity": b"x"}]) == 0
+
+
+@pytest.mark.parametrize("statement", [STATEMENTS.claim, STATEMENTS.complete, STATEMENTS.read], ids=lambda it: it.name)
+def test_no_list_makes_sqlite_read_the_whole_table(backend: BlockingBackend, statement: Statement) -> None:
+    """Whatever it was told about the table when that was small."""
+    plans: list[str] = []
+    with sqlite3.connect(_path(backend)) as connection:
+        connection.execute("ANALYZE")
+        connection.execute("INSERT INTO sqlite_stat1 VALUES ('nebis_record', 'sqlite_autoindex_nebis_record_1', '1 1')")
+    connection.close()
+    connection = sqlite3.connect(_path(backend))
+
+    def run(text: str, values: Sequence[Any]) -> tuple[list[tuple[object, ...]], int]:
+        if "member" in text:
+            plans.extend(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values))
+        return [(1, 1)], 0
+
+    for number in NUMBERS:
+        members = [dict.fromkeys(statement.parameters, place) for place in range(number)]
+        run_plural(Query(statement, {"now": 1}, members), run, is_locked=True)
+    connection.close()
+
+    assert plans
+    assert not [plan for plan in plans if (plan.startswith("SCAN") and "nebis_record" in plan) or "SCAN record" in plan]
+
+
+def _path(backend: BlockingBackend) -> Path:
+    return Path(backend.sessions._file.path)  # type: ignore[attr-defined] # Sessions of SQLite know their file.
