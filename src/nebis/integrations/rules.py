@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -46,12 +46,32 @@ def rule(
     return Rule(Pattern.parse(pattern), nebis, protected)
 
 
-def matching(rules: Iterable[Rule[N]], method: str, path: str) -> Rule[N] | None:
-    """Return the first rule that is for a request."""
-    for one in rules:
-        if one.pattern.matches(method, path):
-            return one
-    return None
+class Rules(Generic[N]):
+    """The rules of an application, in the order in which they are asked."""
+
+    def __init__(self, rules: Sequence[Rule[N]]) -> None:
+        self.all = tuple(rules)
+        self._open = tuple(one for one in self.all if not one.pattern.is_literal)
+        # A path that is written out is looked up. An earlier rule may take it all the same.
+        self._literal = {
+            (one.pattern.method, one.pattern.path): self._first(self.all, one.pattern.method, one.pattern.path)
+            for one in self.all
+            if one.pattern.is_literal
+        }
+
+    def matching(self, method: str, path: str) -> Rule[N] | None:
+        """Return the first rule that is for a request."""
+        found = self._literal.get((method, path))
+        if found is not None:
+            return found
+        # What does not begin with a slash is no path that clients should ask for, and matched without one.
+        return self._first(self._open if path.startswith("/") else self.all, method, path)
+
+    def _first(self, rules: tuple[Rule[N], ...], method: str, path: str) -> Rule[N] | None:
+        for one in rules:
+            if one.pattern.matches(method, path):
+                return one
+        return None
 
 
 def rendered(value: Any) -> Exchange:
