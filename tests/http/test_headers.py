@@ -110,7 +110,9 @@ def test_only_headers_that_somebody_asks_for_are_read(raw: list[tuple[bytes, byt
 
     found = picked(raw, names_of(wanted))
 
-    assert [value.strip(" \t") for name, value in found if name == "content-type"] == values(decoded(raw), "content-type")
+    assert [value.strip(" \t") for name, value in found if name == "content-type"] == values(
+        decoded(raw), "content-type"
+    )
     assert {name for name, _ in found} <= {"content-type", "authorization"}
 
 

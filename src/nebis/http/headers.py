@@ -18,13 +18,11 @@ _NAME_CHARACTERS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxy
 # One class and no alternative, so that it never backtracks (SEC37).
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WHITESPACE = " \t"
-# Either decides who asks, or how the body is read: with two of them, two readers may each take another one.
-_ONCE: Final = {"authorization": "Authorization", "content-type": "Content-Type"}
 _ABOUT_BODY: Final = frozenset({b"content-type", b"content-encoding"})
 _KINDS_REMEMBERED: Final = 64
 """Clients of an API say in a few ways only how their bodies are to be read; a boundary of parts is forgotten soon."""
 
-ALWAYS_READ: Final = frozenset({*_ONCE, "content-encoding"})
+ALWAYS_READ: Final = frozenset({"authorization", "content-type", "content-encoding"})
 """What `require_once` and `is_json` look at, in lower case."""
 
 
@@ -40,9 +38,12 @@ def names_of(names: Iterable[str]) -> Mapping[bytes, str]:
 
 def picked(raw: RawPairs, wanted: Mapping[bytes, str]) -> HeaderPairs:
     """Turn only those header bytes into text that somebody asks for: most of what a client sends nobody does."""
-    return tuple(
-        [(text, value.decode("latin-1")) for name, value in raw if (text := wanted.get(name.lower())) is not None]
-    )
+    found = []
+    for name, value in raw:
+        text = wanted.get(name.lower())
+        if text is not None:
+            found.append((text, value.decode("latin-1")))
+    return tuple(found)
 
 
 def encoded(pairs: HeaderPairs) -> list[tuple[bytes, bytes]]:
@@ -72,17 +73,28 @@ def key_value(pairs: HeaderPairs, header: str) -> str | None:
 
 
 def require_once(pairs: HeaderPairs) -> None:
-    """Refuse a request whose identity or body could be read in two ways."""
-    found = [lowered for name, _ in pairs if (lowered := name.lower()) in _ONCE]
-    if len(found) > 1:
-        for lowered, name in _ONCE.items():
-            if found.count(lowered) > 1:
-                raise HeaderRepeated(name)
+    """Refuse a request whose identity or body could be read in two ways: two readers may each take another header."""
+    has_credentials = has_type = is_repeated = False
+    for name, _ in pairs:
+        lowered = name.lower()
+        if lowered == "authorization":
+            if has_credentials:
+                raise HeaderRepeated("Authorization")
+            has_credentials = True
+        elif lowered == "content-type":
+            is_repeated = is_repeated or has_type
+            has_type = True
+    if is_repeated:  # Who asks comes first.
+        raise HeaderRepeated("Content-Type")
 
 
 def says_json(raw: RawPairs) -> bool:
     """Tell of header bytes what `is_json` tells of text."""
-    return _says_json(tuple([(name, value) for name, value in raw if name.lower() in _ABOUT_BODY]))
+    found = []
+    for name, value in raw:
+        if name.lower() in _ABOUT_BODY:
+            found.append((name, value))
+    return _says_json(tuple(found))
 
 
 @lru_cache(maxsize=_KINDS_REMEMBERED)

@@ -216,19 +216,16 @@ class Passage:
                 self._gather(chunk)
                 return
             if self.attempt is not None and self._start is not None:
-                live = self._live(self._start, chunk)
+                protection = self.protected
+                if self._sent is None:
+                    body = bytes(chunk[: protection.storage.limit_bytes + 1])  # No copy, unless it is above the cap.
+                else:
+                    self._gather(chunk)
+                    body = bytes(self._sent)
+                live = RawExchange(self._start["status"], list(self._start.get("headers", ())), body)
                 is_own = self.is_own or self.error is not None
-                await self.settle(self.protected.ended(live, error=self.error, is_own=is_own), live)
+                await self.settle(protection.ended(live, error=self.error, is_own=is_own), live)
             await self.send_answer()
-
-    def _live(self, start: Message, last: bytes) -> RawExchange:
-        """Return what the application has sent."""
-        if self._sent is None:
-            body = bytes(last[: self.protected.storage.limit_bytes + 1])  # No copy, unless it is above the cap.
-        else:
-            self._gather(last)
-            body = bytes(self._sent)
-        return RawExchange(start["status"], list(start.get("headers", ())), body)
 
     def _gather(self, chunk: bytes) -> None:
         """Keep a chunk; of an answer above the cap only as much as shows that it is."""
@@ -355,7 +352,7 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
         # The server's `send` knows the scope, and the passage knows both: a circle that only the collector would find.
         scope.pop(PASSAGE, None)
         if passage.end is not None and not passage.end.cancelled():
-            passage.end = None  # It gets what was raised here, which knows the passage.
+            passage.end = None  # It may get what was raised here, which knows the passage: another such circle.
 
 
 async def drain() -> None:

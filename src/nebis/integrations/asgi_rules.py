@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from inspect import isawaitable
 
 from nebis.aio import AsyncNebis
-from nebis.core.secret import Secrets
 from nebis.errors import NebisError
-from nebis.flows.request import Request
-from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard
+from nebis.integrations.asgi import App, Receive, Scope, Send, guard
 from nebis.integrations.asgi_request import arrived, begun, given_tenant, passage_of
 from nebis.integrations.routetable import announced
-from nebis.integrations.rules import ATTEMPT, Rule, Rules, rendered, rule
+from nebis.integrations.rules import ATTEMPT, Matching, Rule, rendered, rule
 
 __all__ = ["ATTEMPT", "Protected", "rule"]
 
@@ -23,8 +21,7 @@ class Protected:
     def __init__(self, app: App, *, rules: Sequence[Rule[AsyncNebis]]) -> None:
         self.app = app
         self.rules = tuple(rules)
-        self._matching = Rules(self.rules).matching
-        self._claiming = {id(one): _Claiming(app, one) for one in self.rules}
+        self._matching = Matching([_Claiming(app, one) for one in self.rules]).first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request in a task of our own if a rule is for it."""
@@ -37,29 +34,33 @@ class Protected:
         if found is None:
             await self.app(scope, receive, send)
         else:
-            await guard(self._claiming[id(found)], scope, receive, send, found.protection)
+            await guard(found, scope, receive, send, found.protection)
 
 
 class _Claiming:
     """An application behind one rule; made once per rule, as a function for each request is many objects."""
 
     def __init__(self, app: App, chosen: Rule[AsyncNebis]) -> None:
-        self._protection = chosen.protection
+        self.pattern = chosen.pattern
+        self.protection = chosen.protection
         self._tenant = chosen.protection.tenant if callable(chosen.protection.tenant) else None
         self._nebis = chosen.nebis
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        passage = passage_of(scope, self._protection)
+        passage = passage_of(scope, self.protection)
         try:
             if passage.body is None:
                 await passage.whole()
-            tenant = given_tenant(scope, self._protection) if self._tenant is None else self._tenant(scope)
+            tenant = given_tenant(scope, self.protection) if self._tenant is None else self._tenant(scope)
             # Most are text, for which it would take long to find that nobody has to wait for it.
             if type(tenant) is not str and isawaitable(tenant):
                 tenant = await tenant
             _, secrets = self._nebis.opened_here() or await self._nebis.opened()
-            request = self._asked(scope, passage, tenant, secrets)
+            passage.render = rendered
+            passage.tenant = str(tenant)
+            # Not kept here: what many waiting requests hold is gone through by the garbage collector again and again.
+            request = passage.protected.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
             scope[ATTEMPT] = None if request is None else await begun(passage, self._nebis, request)
         except NebisError as error:
             passage.answer = passage.protected.refused(error)
@@ -68,10 +69,3 @@ class _Claiming:
             return
         passage.is_own = True
         await self._app(scope, receive, send)
-
-    def _asked(self, scope: Scope, passage: Passage, tenant: object, secrets: Secrets) -> Request | None:
-        # Apart, so that what a request is read from is gone before the store is asked: whatever many waiting requests
-        # hold is gone through by the garbage collector again and again.
-        passage.render = rendered
-        passage.tenant = str(tenant)
-        return passage.protected.prepare(secrets, arrived(scope, passage), tenant, render=rendered)

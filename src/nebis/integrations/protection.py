@@ -111,6 +111,7 @@ class Admission:
     """The headers that are read of a request, for `picked`: no other counts for anything."""
     _reads_key: bool = field(init=False, repr=False, compare=False)
     _reads_deadline: bool = field(init=False, repr=False, compare=False)
+    _counts_headers: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         wire, rule = self.wire, self.key
@@ -124,6 +125,7 @@ class Admission:
         keep("wanted", names_of({*ALWAYS_READ, wire.key_header, *timing, *counted, *trusted}))
         keep("_reads_key", not ignores_key)
         keep("_reads_deadline", bool(timing))
+        keep("_counts_headers", bool(counted))
 
     @property
     def name(self) -> str:
@@ -238,7 +240,7 @@ class Protection(Admission):
             encode=functools.partial(self._encode, render),
             encode_rejection=self._encode_rejection,
             reveal=self._reveal,
-            headers=incoming.headers,
+            headers=incoming.headers if self._counts_headers else (),
             query=incoming.query,
         )
         return self.subject.asked(

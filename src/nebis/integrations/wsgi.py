@@ -13,7 +13,7 @@ from nebis.http.tokens import LARGEST_ASK_BYTES
 from nebis.http.wire import Wire
 from nebis.integrations.blocking import Held, Live, claim, issue_token, read_status, require_blocking
 from nebis.integrations.routetable import TOLD, announce_inside
-from nebis.integrations.rules import ATTEMPT, Rule, Rules, rendered, rule
+from nebis.integrations.rules import ATTEMPT, Matching, Rule, rendered, rule
 from nebis.integrations.tokens import refused
 from nebis.integrations.wsgi_request import headers_of, incoming, path_of, peer_of, send, take_body
 from nebis.sync import Nebis
@@ -40,7 +40,7 @@ class Protected:
             require_blocking(one.nebis, Nebis, one.protection.name)
         self.app = app
         self.rules = tuple(rules)
-        self._matching = Rules(self.rules).matching
+        self._matching = Matching(self.rules).first
         self._has_begun = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -15,7 +15,7 @@ from nebis.aio import AsyncNebis
 from nebis.errors import ConfigError, NebisError
 from nebis.extras import needed
 from nebis.integrations import blocking
-from nebis.integrations.rules import ATTEMPT, Rule, Rules, rule
+from nebis.integrations.rules import ATTEMPT, Matching, Rule, rule
 from nebis.sync import Nebis
 
 with needed("django"):
@@ -44,7 +44,7 @@ class NebisMiddleware:
     def __init__(self, get_response: Callable[[Any], Any]) -> None:
         self._get_response = get_response
         self.rules = _rules(Nebis, "AsyncNebisMiddleware")
-        self._matching = Rules(self.rules).matching
+        self._matching = Matching(self.rules).first
 
     def __call__(self, request: Any) -> Any:
         """Claim before anything below sees the request, and store what it answered."""
@@ -73,7 +73,7 @@ class AsyncNebisMiddleware:
     def __init__(self, get_response: Callable[[Any], Awaitable[Any]]) -> None:
         self._get_response = get_response
         self.rules = _rules(AsyncNebis, "NebisMiddleware")
-        self._matching = Rules(self.rules).matching
+        self._matching = Matching(self.rules).first
         markcoroutinefunction(self)
 
     async def __call__(self, request: Any) -> Any:
