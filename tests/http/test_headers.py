@@ -6,14 +6,16 @@ from hypothesis import strategies as st
 
 from nebis import HeaderRepeated, KeyRepeated
 from nebis.http.headers import (
-    about_body,
     decoded,
     encoded,
     is_json,
     is_name,
     is_value,
     key_value,
+    names_of,
+    picked,
     require_once,
+    says_json,
     values,
 )
 
@@ -98,8 +100,20 @@ VALUES = st.sampled_from(
 
 
 @given(raw=st.lists(st.tuples(NAMES | st.binary(max_size=4), VALUES | st.binary(max_size=4)), max_size=4))
-def test_what_is_about_the_body_says_of_it_what_all_headers_say(raw: list[tuple[bytes, bytes]]) -> None:
-    assert is_json(about_body(raw)) == is_json(decoded(raw))
+def test_header_bytes_say_of_the_body_what_their_text_says(raw: list[tuple[bytes, bytes]]) -> None:
+    assert says_json(raw) == is_json(decoded(raw))
+
+
+@given(raw=st.lists(st.tuples(NAMES | st.binary(max_size=4), VALUES | st.binary(max_size=4)), max_size=4))
+def test_only_headers_that_somebody_asks_for_are_read(raw: list[tuple[bytes, bytes]]) -> None:
+    wanted = ("Content-Type", "authorization")
+
+    found = picked(raw, names_of(wanted))
+
+    assert [value.strip(" \t") for name, value in found if name == "content-type"] == values(
+        decoded(raw), "content-type"
+    )
+    assert {name for name, _ in found} <= {"content-type", "authorization"}
 
 
 @given(raw=st.lists(st.tuples(NAMES, VALUES), max_size=4))

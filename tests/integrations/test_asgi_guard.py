@@ -122,6 +122,61 @@ async def _leaving_nothing() -> None:
     assert [passage() for passage in passages] == [None] * 4
 
 
+def test_a_body_and_an_answer_in_pieces_are_put_together() -> None:
+    asyncio.run(_in_pieces())
+
+
+async def _in_pieces() -> None:
+    class Slow(Client):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = [b'{"amo', b"unt", b'": 1}']
+
+        async def receive(self) -> Message:
+            return {"type": "http.request", "body": self.left.pop(0), "more_body": bool(self.left)}
+
+    got: list[bytes] = []
+
+    async def pay(_scope: Scope, receive: Receive, send: Send) -> None:
+        more = True
+        while more:
+            message = await receive()
+            got.append(message["body"])
+            more = message["more_body"]
+        await send({"type": "http.response.start", "status": 201, "headers": iter([(b"X-Once", b"1")])})
+        for piece in (b"pa", b"i"):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"d"})
+
+    async with AsyncNebis("memory://") as nebis:
+        app = protected(nebis, pay)
+        first = await Slow().ask(app)
+        [start, body] = await Client().ask(app)
+
+    assert got == [b'{"amo', b"unt", b'": 1}']
+    assert first[0]["headers"] == [(b"cache-control", b"no-store"), (b"x-once", b"1"), (b"content-length", b"4")]
+    assert (start["status"], body["body"], first[1]["body"]) == (201, b"paid", b"paid")
+    assert (b"idempotency-replayed", b"true") in start["headers"]
+
+
+def test_a_cancelled_route_cancels_its_caller_and_no_other() -> None:
+    """A5."""
+    asyncio.run(_cancelling())
+
+
+async def _cancelling() -> None:
+    async def pay(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async with AsyncNebis("memory://") as nebis:
+        with pytest.raises(asyncio.CancelledError):
+            await Client().ask(protected(nebis, pay))
+        await drain()
+
+
 def test_a_route_hears_of_its_clients_end_once_the_answer_is_sent() -> None:
     """F074, A1."""
     asyncio.run(_hearing())

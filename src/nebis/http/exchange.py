@@ -33,9 +33,9 @@ NEVER_STORED: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"}
     | {"trailers", "transfer-encoding", "upgrade", "content-length", "date", "server"}
 )
-_FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
-_WITHOUT_BODY: Final = frozenset({204, 304})
-_HEADS_REMEMBERED: Final = 128
+FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
+WITHOUT_BODY: Final = frozenset({204, 304})
+HEADS_REMEMBERED: Final = 128
 """Answers of one endpoint mostly have the same head: it is made, read and checked once."""
 
 _NO_HEAD: Final = "the head of its answer has a value that no answer may have"
@@ -59,8 +59,8 @@ class Exchange:
 
     def framed(self) -> HeaderPairs:
         """Return all headers with the length that the body has, and none where a body is not allowed."""
-        kept = [pair for pair in self.headers if pair[0].lower() not in _FRAMING]
-        if self.status in _WITHOUT_BODY or self.status < 200:
+        kept = [pair for pair in self.headers if pair[0].lower() not in FRAMING]
+        if self.status in WITHOUT_BODY or self.status < 200:
             return tuple(kept)
         return (*kept, ("content-length", str(len(self.body))))
 
@@ -75,6 +75,11 @@ class Storage:
     schema: str | None = None
     """Set where answers are rebuilt from a resource: the version of the answer's shape when it was stored."""
     limit_bytes: int
+    raw_names: frozenset[bytes] = field(init=False, repr=False, compare=False)
+    """The same headers as bytes, as ASGI has them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw_names", frozenset(name.encode("latin-1") for name in self.headers))
 
     def faults(self) -> list[str]:
         """Return every reason why answers cannot be stored like this."""
@@ -97,21 +102,26 @@ def freeze(exchange: Exchange, storage: Storage, *, reference: str | None = None
     """Render an answer to its stored bytes, or raise `ResultUnstorable`; decided before the first byte is sent."""
     if len(exchange.body) > storage.limit_bytes:
         raise ResultUnstorable(f"it has {len(exchange.body)} bytes, {storage.limit_bytes} are allowed")
-    headers = [(name.lower(), value) for name, value in exchange.headers if name.lower() in storage.headers]
-    is_whole = storage.has_body and reference is None
+    headers = tuple(
+        [(lowered, value) for name, value in exchange.headers if (lowered := name.lower()) in storage.headers]
+    )
     if reference is None:
-        prefix = _usual_prefix(exchange.status, tuple(headers), is_whole=is_whole)
-    else:
-        given = {"reference": reference, "schema": storage.schema or ""}
-        prefix = _prefix(exchange.status, tuple(headers), is_whole=is_whole, **given)
-    return prefix + exchange.body if is_whole else prefix
+        prefix = _usual_prefix(exchange.status, headers, is_whole=storage.has_body)
+        return prefix + exchange.body if storage.has_body else prefix
+    return prefix_of(exchange.status, headers, is_whole=False, reference=reference, schema=storage.schema or "")
 
 
-def _prefix(status: int, headers: HeaderPairs, *, is_whole: bool, **rebuilt_from: str) -> bytes:
+def kept(headers: HeaderPairs) -> HeaderPairs:
+    """Return the headers that are stored of an answer: those that may be, and what a cache may do with it."""
+    if any(name == "cache-control" for name, _ in headers):
+        return headers
+    # A shared cache must never answer for us: it does not know whose key it was (SEC16).
+    return (*headers, ("cache-control", "no-store"))
+
+
+def prefix_of(status: int, headers: HeaderPairs, *, is_whole: bool, **rebuilt_from: str) -> bytes:
     """Render all that comes before the body."""
-    if "cache-control" not in {name for name, _ in headers}:
-        # A shared cache must never answer for us: it does not know whose key it was (SEC16).
-        headers = (*headers, ("cache-control", "no-store"))
+    headers = kept(headers)
     if not all(is_name(name) and is_value(value) for name, value in headers):
         raise ResultUnstorable("one of its headers has a character that no header may have")
     encoded = _compact({"status": status, "headers": headers, "body": is_whole, **rebuilt_from}).encode()
@@ -121,10 +131,10 @@ def _prefix(status: int, headers: HeaderPairs, *, is_whole: bool, **rebuilt_from
 
 
 # It depends on nothing but its arguments.
-_usual_prefix: Final = lru_cache(maxsize=_HEADS_REMEMBERED)(_prefix)
+_usual_prefix: Final = lru_cache(maxsize=HEADS_REMEMBERED)(prefix_of)
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """A stored head, once it is read and checked."""
 
     status: int
@@ -136,29 +146,33 @@ class _Head(NamedTuple):
 
 def thaw(payload: bytes) -> Stored:
     """Read a stored answer back, checking every header again, or raise `RecordCorrupt` (SEC15)."""
+    encoded, body = cut(payload)
+    status, headers, has_body, reference, schema = head_of(encoded, has_body=bool(body))
+    exchange = Exchange(status=status, headers=headers, body=body)
+    return Stored(exchange=exchange, has_body=has_body, reference=reference, schema=schema)
+
+
+def cut(payload: bytes) -> tuple[bytes, bytes]:
+    """Return the head of a stored answer, not yet read, and its body; or raise `RecordCorrupt`."""
     if len(payload) < _HEAD_START or payload[0] != _VERSION:
         raise RecordCorrupt("it is no HTTP answer of a version that this release can read")
     body_start = _HEAD_START + int.from_bytes(payload[1:_HEAD_START], "big")
     if body_start > _HEAD_START + _LARGEST_HEAD_BYTES or body_start > len(payload):
         raise RecordCorrupt("the head of its answer is truncated")
-    status, headers, has_body, reference, schema = _head(payload[_HEAD_START:body_start])
-    body = payload[body_start:]
-    if body and not has_body:
-        raise RecordCorrupt(_NO_HEAD)
-    exchange = Exchange(status=status, headers=headers, body=body)
-    return Stored(exchange=exchange, has_body=has_body, reference=reference, schema=schema)
+    return payload[_HEAD_START:body_start], payload[body_start:]
 
 
-@lru_cache(maxsize=_HEADS_REMEMBERED)
-def _head(encoded: bytes) -> _Head:
+@lru_cache(maxsize=HEADS_REMEMBERED)
+def head_of(encoded: bytes, *, has_body: bool) -> Head:
+    """Read a stored head, and check that a body may follow if one does; or raise `RecordCorrupt`."""
     try:
         head = json.loads(encoded)
     except (ValueError, RecursionError):
         raise RecordCorrupt("the head of its answer is not JSON") from None
-    if not _is_head(head):
+    if not _is_head(head) or (has_body and not head["body"]):
         raise RecordCorrupt(_NO_HEAD)
     headers = tuple((name, value) for name, value in head["headers"])
-    return _Head(head["status"], headers, head["body"], head.get("reference"), head.get("schema"))
+    return Head(head["status"], headers, head["body"], head.get("reference"), head.get("schema"))
 
 
 def _is_head(head: Any) -> bool:

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from nebis.errors import HeaderRepeated, KeyRepeated
 
 HeaderPairs: TypeAlias = tuple[tuple[str, str], ...]
 """Text is Latin-1, as header bytes are: every byte has one character and comes back as it was."""
+RawPairs: TypeAlias = Iterable[tuple[bytes, bytes]]
+"""As an ASGI server gives them and takes them."""
 
 _NAME_CHARACTERS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 # One class and no alternative, so that it never backtracks (SEC37).
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WHITESPACE = " \t"
-# Either decides who asks, or how the body is read: with two of them, two readers may each take another one.
-_ONCE = {"authorization": "Authorization", "content-type": "Content-Type"}
-_ABOUT_BODY = frozenset({b"content-type", b"content-encoding"})
+_ABOUT_BODY: Final = frozenset({b"content-type", b"content-encoding"})
+_KINDS_REMEMBERED: Final = 64
+"""Clients of an API say in a few ways only how their bodies are to be read; a boundary of parts is forgotten soon."""
+
+ALWAYS_READ: Final = frozenset({"authorization", "content-type", "content-encoding"})
+"""What `require_once` and `is_json` look at, in lower case."""
 
 
-def decoded(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
+def decoded(raw: RawPairs) -> HeaderPairs:
     """Turn header bytes into text."""
     return tuple([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
 
 
-def about_body(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
-    """Turn those header bytes into text that say how a body is read: all that `is_json` looks at."""
-    return tuple(
-        [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw if name.lower() in _ABOUT_BODY]
-    )
+def names_of(names: Iterable[str]) -> Mapping[bytes, str]:
+    """Return what `picked` looks for: each name as it comes, and as text that all requests share."""
+    return {name.lower().encode("latin-1"): name.lower() for name in names}
+
+
+def picked(raw: RawPairs, wanted: Mapping[bytes, str]) -> HeaderPairs:
+    """Turn only those header bytes into text that somebody asks for: most of what a client sends nobody does."""
+    found = []
+    for name, value in raw:
+        text = wanted.get(name.lower())
+        if text is not None:
+            found.append((text, value.decode("latin-1")))
+    return tuple(found)
 
 
 def encoded(pairs: HeaderPairs) -> list[tuple[bytes, bytes]]:
@@ -49,20 +63,43 @@ def key_value(pairs: HeaderPairs, header: str) -> str | None:
     A comma means two as well, even inside quotes: gateways and WSGI servers join two headers with one, and what they
     joined may look like a single quoted key.
     """
-    found = values(pairs, header)
-    if not found:
-        return None
-    if len(found) > 1 or "," in found[0]:
-        raise KeyRepeated(header)
-    return found[0]
+    wanted, found = header.lower(), None
+    for name, value in pairs:
+        if name.lower() == wanted:
+            if found is not None or "," in value:
+                raise KeyRepeated(header)
+            found = value.strip(_WHITESPACE)
+    return found
 
 
 def require_once(pairs: HeaderPairs) -> None:
-    """Refuse a request whose identity or body could be read in two ways."""
-    names = [name.lower() for name, _ in pairs]
-    for lowered, name in _ONCE.items():
-        if names.count(lowered) > 1:
-            raise HeaderRepeated(name)
+    """Refuse a request whose identity or body could be read in two ways: two readers may each take another header."""
+    has_credentials = has_type = is_repeated = False
+    for name, _ in pairs:
+        lowered = name.lower()
+        if lowered == "authorization":
+            if has_credentials:
+                raise HeaderRepeated("Authorization")
+            has_credentials = True
+        elif lowered == "content-type":
+            is_repeated = is_repeated or has_type
+            has_type = True
+    if is_repeated:  # Who asks comes first.
+        raise HeaderRepeated("Content-Type")
+
+
+def says_json(raw: RawPairs) -> bool:
+    """Tell of header bytes what `is_json` tells of text."""
+    found = []
+    for name, value in raw:
+        if name.lower() in _ABOUT_BODY:
+            found.append((name, value))
+    return _says_json(tuple(found))
+
+
+@lru_cache(maxsize=_KINDS_REMEMBERED)
+def _says_json(raw: tuple[tuple[bytes, bytes], ...]) -> bool:
+    return is_json(decoded(raw))
 
 
 def is_json(pairs: HeaderPairs) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
@@ -103,7 +104,7 @@ class ProxyHeader:
 
     def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """Return the networks that are believed; raises `ValueError` for text that is none."""
-        return tuple(ip_network(proxy) for proxy in self.proxies)
+        return _networks(tuple(self.proxies))
 
     def read(self, peer: str | None, headers: HeaderPairs) -> str:
         """Return the tenant, or raise `TenantMissing`: a client that sets the header itself is nobody (SEC01)."""
@@ -115,3 +116,9 @@ class ProxyHeader:
         if not any(address in network for network in self.networks()) or len(found) != 1 or not found[0]:
             raise TenantMissing
         return found[0]
+
+
+@lru_cache(maxsize=64)
+def _networks(proxies: tuple[str, ...]) -> tuple[IPv4Network | IPv6Network, ...]:
+    # Remembered, as every request asks and routes have few of them.
+    return tuple(ip_network(proxy) for proxy in proxies)

@@ -26,6 +26,16 @@ class Pattern:
             raise ConfigError([f"{text!r} is no pattern; write a method and a path, such as 'POST /payments/*'"])
         return cls(method, segments)
 
+    @property
+    def is_literal(self) -> bool:
+        """Tell whether it is for one path alone."""
+        return ANYTHING not in self.segments and THE_REST not in self.segments
+
+    @property
+    def path(self) -> str:
+        """Return the path as it is written, with what stands for other segments."""
+        return "/" + "/".join(self.segments)
+
     def matches(self, method: str, path: str) -> bool:
         """Tell whether a request is meant; in one pass over its path (SEC37)."""
         if method != self.method:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from nebis.aio import AsyncNebis, AsyncOpenAttempt
-from nebis.errors import ConfigError, NebisError
+from nebis.core.strictjson import parse
+from nebis.errors import BodyTooLarge, ConfigError, NebisError
 from nebis.flows.request import Ending
-from nebis.http.body import BodyBuffer, json_of
+from nebis.http.body import BodyBuffer
 from nebis.http.exchange import Exchange
-from nebis.http.headers import about_body, decoded, encoded
+from nebis.http.headers import says_json
 from nebis.http.options import Reference
+from nebis.http.rawexchange import RawExchange, raw
 from nebis.integrations.protection import Admission, Protection
 from nebis.integrations.routetable import announce
 from nebis.ports.asks import Raised, Returned
@@ -43,6 +45,8 @@ _PASSING_BY = frozenset(
     | {"http.response.early_hint"}
 )
 
+_NO_NAMES: Final[Mapping[bytes, str]] = {}
+
 _running: dict[asyncio.Task[None], asyncio.Future[None]] = {}
 """What the caller of each task waits for. It also keeps tasks alive whose callers are gone (F077)."""
 
@@ -51,86 +55,80 @@ class Disconnected(Exception):
     """A client that went away before its request was whole: nothing was claimed, and nobody is there to be told."""
 
 
-class Inbox:
-    """What arrives from the client: given to the application as it comes, and kept, up to a cap, for the claim."""
+class Passage:
+    """One request on its way through a route.
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.refusal: NebisError | None = None
-        """Why the body was not taken; the framework may have made something else of it."""
+    What arrives is given to the application as it comes, and kept, up to a cap, for the claim. What the application
+    sends is gathered, once there is a claim, and sent on as it was stored.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_has_begun",
+        "_has_sent",
+        "_is_over",
+        "_over",
+        "_pieces",
+        "_receive",
+        "_scope",
+        "_send",
+        "_sent",
+        "_start",
+        "_waiting",
+        "_waiting_more",
+        "answer",
+        "attempt",
+        "body",
+        "end",
+        "error",
+        "is_own",
+        "protection",
+        "refusal",
+        "render",
+        "tenant",
+        "tree",
+        "wanted",
+    )
+
+    render: Callable[[Any], Exchange]
+    """Makes an answer of what an endpoint returns; set by the framework's half."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, protection: Admission | None, end: asyncio.Future[None]
+    ) -> None:
+        self.protection = protection
+        self.wanted = _NO_NAMES if protection is None else protection.wanted
+        """The headers that are read of this request."""
+        self.tenant = ""
+        self.body: bytes | None = None
+        """The body, once it is whole: a key is never bound to a part of a command (F081)."""
         self.tree: object = None
         """The whole body, parsed."""
-        self._scope = scope
-        self._receive = receive
-        self._waiting: deque[Message] = deque()
-        self._body: BodyBuffer | None = None
-        self._has_begun = False
-
-    def keep(self, limit_bytes: int) -> None:
-        """Keep the body from its first byte on."""
-        if self._body is None:
-            if self._has_begun:
-                raise ConfigError([NOT_INSTALLED])
-            self._body = BodyBuffer(limit_bytes)
-
-    @property
-    def has_more(self) -> bool:
-        """Tell whether the application has not been given all of the body."""
-        return bool(self._waiting) or self._body is None or not self._body.is_whole
-
-    async def next(self) -> Message:
-        """Give the application the next message, whether or not it was read before."""
-        return self._waiting.popleft() if self._waiting else await self._arrive()
-
-    async def whole(self) -> bytes:
-        """Read the body to its end, under the cap; raise `BodyTooLarge`, or `Disconnected` if it never ends."""
-        assert self._body is not None
-        while not self._body.is_whole:
-            message = await self._arrive()
-            self._waiting.append(message)
-            if message["type"] == "http.disconnect":
-                raise Disconnected
-        return self._body.bytes()
-
-    async def _arrive(self) -> Message:
-        message = await self._receive()
-        self._has_begun = True
-        if self._body is not None and message["type"] == "http.request":
-            try:
-                self._body.add(message.get("body", b""), is_last=not message.get("more_body", False))
-                if self._body.is_whole:
-                    # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
-                    headers = about_body(self._scope.get("headers", ()))
-                    self.tree = json_of(self._body.bytes(), headers, limit_bytes=self._body.limit_bytes)
-            except NebisError as refusal:
-                self.refusal = refusal
-                raise
-        return message
-
-
-class Passage:
-    """One request on its way through a route."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> None:
-        self.inbox = Inbox(scope, receive)
-        self.protection = protection
-        self.tenant = ""
+        self.refusal: NebisError | None = None
+        """Why the body was not taken; the framework may have made something else of it."""
         self.attempt: AsyncOpenAttempt | OpenAttempt | None = None
         """The claim, once it is made and until it is settled."""
-        self.answer: Exchange | None = None
+        self.answer: RawExchange | Exchange | None = None
         """What is sent in place of anything that the framework renders."""
         self.error: Exception | None = None
         """What the endpoint raised."""
         self.is_own = False
         """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
-        self.is_detached = False
+        self.end: asyncio.Future[None] | None = end
+        """What the caller waits for; cancelled if it is gone."""
+        self._scope = scope
+        self._receive = receive
         self._send = send
+        # Most bodies come in one message, and most answers leave in one: only for others is anything gathered.
+        self._has_begun = False
+        self._pieces: BodyBuffer | None = None
+        self._waiting: Message | None = None
+        self._waiting_more: deque[Message] | None = None
+        self._start: Message | None = None
+        self._sent: bytearray | None = None
+        self._has_sent = False
         self._is_over = False
         self._over: asyncio.Event | None = None
-        self._start: Message | None = None
-        self._body = bytearray()
-        self._has_sent = False
-        if protection is not None:
-            self.inbox.keep(protection.body_limit_bytes)
 
     @property
     def protected(self) -> Protection:
@@ -138,64 +136,128 @@ class Passage:
         assert isinstance(self.protection, Protection)
         return self.protection
 
+    def protect(self, protection: Admission) -> None:
+        """Keep the body from its first byte on, and read what counts for this endpoint too."""
+        if self.protection is None:
+            self.protection = protection
+            if self._has_begun:
+                raise ConfigError([NOT_INSTALLED])
+        self.wanted = {**self.wanted, **protection.wanted}
+
     async def receive(self) -> Message:
         """Give the route its messages. After the claim no client can hang up on it (F074)."""
-        if self.attempt is None or self.inbox.has_more:
-            return await self.inbox.next()
+        message = self._waiting
+        if message is not None:
+            self._waiting = self._waiting_more.popleft() if self._waiting_more else None
+            return message
+        if self.attempt is None or self.body is None:
+            message = await self._receive()
+            self._take(message)
+            return message
         if not self._is_over:
             self._over = self._over or asyncio.Event()
             await self._over.wait()
         return {"type": "http.disconnect"}
 
+    async def whole(self) -> bytes:
+        """Read the body to its end, under the cap; raise `BodyTooLarge`, or `Disconnected` if it never ends."""
+        while self.body is None:
+            message = await self._receive()
+            self._take(message)
+            if self._waiting is None:
+                self._waiting = message
+            elif self._waiting_more is None:
+                self._waiting_more = deque((message,))
+            else:
+                self._waiting_more.append(message)
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+        return self.body
+
+    def _take(self, message: Message) -> None:
+        """Keep what arrived of the body; once it is whole, parse it."""
+        self._has_begun = True
+        if self.protection is None or self.body is not None or message["type"] != "http.request":
+            return
+        limit_bytes = self.protection.body_limit_bytes
+        body: bytes = message.get("body", b"")
+        is_last = not message.get("more_body", False)
+        try:
+            if self._pieces is not None or not is_last:
+                self._pieces = self._pieces or BodyBuffer(limit_bytes)
+                self._pieces.add(body, is_last=is_last)
+                if not is_last:
+                    return
+                body = self._pieces.bytes()
+            elif len(body) > limit_bytes:
+                raise BodyTooLarge(limit_bytes)
+            self.body = body
+            # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
+            is_json = body and says_json(self._scope.get("headers", ()))
+            self.tree = parse(body, limit_bytes=limit_bytes) if is_json else body
+        except NebisError as refusal:
+            self.refusal = refusal
+            raise
+
     async def send(self, message: Message) -> None:
         """Pass on what an unprotected request sends; gather what a protected one does, and settle at its end."""
         if self.attempt is None and self.answer is None:
-            if self.inbox.refusal is None or self.protection is None:
-                if not self.is_detached:
+            if self.refusal is None or self.protection is None:
+                if self.end is None or not self.end.cancelled():
                     await self._send(message)
                 return
-            self.answer = self.protection.refused(self.inbox.refusal)
-        if message["type"] == "http.response.start":
+            self.answer = self.protection.refused(self.refusal)
+        kind = message["type"]
+        if kind == "http.response.start":
             self._start = message
-        elif message["type"] == "http.response.body":
-            self._gather(message.get("body", b""))
-            if not message.get("more_body", False):
-                await self._finish()
+        elif kind == "http.response.body":
+            chunk = message.get("body", b"")
+            if message.get("more_body", False):
+                self._gather(chunk)
+                return
+            if self.attempt is not None and self._start is not None:
+                protection = self.protected
+                if self._sent is None:
+                    body = bytes(chunk[: protection.storage.limit_bytes + 1])  # No copy, unless it is above the cap.
+                else:
+                    self._gather(chunk)
+                    body = bytes(self._sent)
+                live = RawExchange(self._start["status"], list(self._start.get("headers", ())), body)
+                is_own = self.is_own or self.error is not None
+                await self.settle(protection.ended(live, error=self.error, is_own=is_own), live)
+            await self.send_answer()
 
     def _gather(self, chunk: bytes) -> None:
         """Keep a chunk; of an answer above the cap only as much as shows that it is."""
         if self.answer is None:
-            room = self.protected.storage.limit_bytes + 1 - len(self._body)
-            self._body += chunk[:room]
+            self._sent = bytearray() if self._sent is None else self._sent
+            self._sent += chunk[: self.protected.storage.limit_bytes + 1 - len(self._sent)]
 
-    async def _finish(self) -> None:
-        if self.attempt is not None and self._start is not None:
-            live = Exchange(
-                status=self._start["status"], headers=decoded(self._start.get("headers", ())), body=bytes(self._body)
-            )
-            is_own = self.is_own or self.error is not None
-            await self.settle(self.protected.ended(live, error=self.error, is_own=is_own), live)
-        await self.send_answer()
-
-    async def settle(self, end: Returned[Any] | Raised, live: Exchange | None) -> None:
+    async def settle(self, end: Returned[Any] | Raised, live: RawExchange | None) -> None:
         """Store how the attempt ended, and find out what its caller is told; raises what the endpoint raised."""
         attempt, self.attempt = self.attempt, None
         assert attempt is not None
         try:
-            ending = await (
-                attempt.settle(end) if isinstance(attempt, AsyncOpenAttempt) else asyncio.to_thread(attempt.settle, end)
-            )
+            if isinstance(attempt, AsyncOpenAttempt):
+                ending = await attempt.settle(end)
+            else:
+                ending = await asyncio.to_thread(attempt.settle, end)
         except NebisError as error:
             self.answer = self.protected.refused(error)
             return
-        await self.tell(ending, live)
+        reference = self.tell(ending, live)
+        if reference is not None:
+            await self.rebuild(reference)
 
-    async def tell(self, ending: Ending, live: Exchange | None = None) -> None:
-        """Decide what the caller gets, rebuilding an answer that is not stored."""
-        answer = self.protected.answer(ending, tenant=self.tenant, live=live)
-        self.answer = answer if isinstance(answer, Exchange) else await self._rebuilt(answer)
+    def tell(self, ending: Ending, live: RawExchange | None = None) -> Reference | None:
+        """Decide what the caller gets; a reference is still to be rebuilt from, as that answer is not stored."""
+        answer = self.protected.raw_answer(ending, tenant=self.tenant, live=live)
+        if isinstance(answer, Reference):
+            return answer
+        self.answer = answer
+        return None
 
-    async def _rebuilt(self, reference: Reference) -> Exchange:
+    async def rebuild(self, reference: Reference) -> None:
         """Call the application's function that makes an answer from a resource."""
         protection = self.protected
         assert protection.reconstruct is not None
@@ -206,57 +268,59 @@ class Passage:
                 if inspect.iscoroutinefunction(rebuild)
                 else await asyncio.to_thread(rebuild, reference)
             )
-            return protection.replayed(self.render(value))
+            self.answer = protection.replayed(self.render(value))
         except NebisError as error:
-            return protection.refused(error)
-
-    render: Callable[[Any], Exchange]
-    """Makes an answer of what an endpoint returns; set by the framework's half."""
+            self.answer = protection.refused(error)
 
     async def send_answer(self) -> None:
         """Send the answer, whole and once. Only then may the route learn that it is over (A1)."""
-        if self.answer is not None and not self._has_sent:
+        answer, end = self.answer, self.end
+        if answer is not None and not self._has_sent:
             self._has_sent = True
-            headers = encoded(self.answer.framed())
-            if not self.is_detached:
-                await self._send({"type": "http.response.start", "status": self.answer.status, "headers": headers})
-            if not self.is_detached:
-                await self._send({"type": "http.response.body", "body": self.answer.body})
+            told = answer if isinstance(answer, RawExchange) else raw(answer)
+            if end is None or not end.cancelled():
+                await self._send({"type": "http.response.start", "status": told.status, "headers": told.headers})
+            if end is None or not end.cancelled():
+                await self._send({"type": "http.response.body", "body": told.body})
         self._is_over = True
         if self._over is not None:
             self._over.set()
 
 
-async def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admission | None = None) -> None:
+def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admission | None = None) -> Awaitable[None]:
     """Run a route in a task that outlives its caller, and send only what the store confirmed (I11)."""
     if scope["type"] != "http" or PASSAGE in scope:
-        await app(scope, receive, send)
-        return
-    passage = Passage(scope, receive, send, protection)
+        return app(scope, receive, send)
+    loop = asyncio.get_running_loop()
+    # As a shield does, for less: whoever cancels our caller cancels this future, never the task (F075).
+    end: asyncio.Future[None] = loop.create_future()
+    passage = Passage(scope, receive, send, protection, end)
     # In place: a copy of the scope would hide the route from middleware outside.
     scope[PASSAGE] = passage
     extensions = scope.get("extensions")
     if extensions:
         scope["extensions"] = {name: value for name, value in extensions.items() if name not in _PASSING_BY}
-    loop = asyncio.get_running_loop()
     task = loop.create_task(_pass(app, scope, passage))
-    # As a shield does, for less: whoever cancels our caller cancels this future, never the task (F075).
-    end = _running[task] = loop.create_future()
+    _running[task] = end
     task.add_done_callback(_ended)
-    try:
-        await end
-    except asyncio.CancelledError:
-        passage.is_detached = True
-        raise
-    task.result()
+    return end
 
 
 def _ended(task: asyncio.Task[None]) -> None:
+    """Tell the caller how the task ended, if it still waits."""
     end = _running.pop(task)
-    if not end.done():
+    is_waiting = not end.done()
+    if task.cancelled():
+        end.cancel()
+        return
+    error = task.exception()
+    if not is_waiting:
+        return
+    if error is None:
         end.set_result(None)
-    if not task.cancelled():
-        task.exception()  # Retrieved here too: a detached caller will not ask for it.
+    else:
+        end.set_exception(error)
+        end.exception()  # Retrieved here too: a caller who is cancelled by now will not ask for it.
 
 
 async def _pass(app: App, scope: Scope, passage: Passage) -> None:
@@ -269,8 +333,8 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
     except Exception as error:
         if passage.attempt is not None:
             await passage.settle(Raised(error), None)
-        elif passage.answer is None and passage.inbox.refusal is not None and passage.protection is not None:
-            passage.answer = passage.protection.refused(passage.inbox.refusal)
+        elif passage.answer is None and passage.refusal is not None and passage.protection is not None:
+            passage.answer = passage.protection.refused(passage.refusal)
         if passage.answer is None:
             raise
         await passage.send_answer()
@@ -287,12 +351,14 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
     finally:
         # The server's `send` knows the scope, and the passage knows both: a circle that only the collector would find.
         scope.pop(PASSAGE, None)
+        if passage.end is not None and not passage.end.cancelled():
+            passage.end = None  # It may get what was raised here, which knows the passage: another such circle.
 
 
 async def drain() -> None:
     """Wait until every protected route of this loop has ended, also those whose clients are gone."""
     loop = asyncio.get_running_loop()
-    running = [task for task in _running if task.get_loop() is loop]
+    running = [task for task in list(_running) if task.get_loop() is loop]
     if running:
         await asyncio.wait(running)
 

@@ -12,14 +12,14 @@ from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt, AsyncOperation
 from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending, Request
 from nebis.http.exchange import Exchange
-from nebis.http.headers import HeaderPairs, decoded
+from nebis.http.headers import HeaderPairs, decoded, picked
 from nebis.http.problem import problem
 from nebis.http.query import query_pairs
 from nebis.http.status import operation_id_of, status_view
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import NOT_INSTALLED, PASSAGE, Passage, Scope
 from nebis.integrations.bound import Bound
-from nebis.integrations.protection import Admission, Incoming
+from nebis.integrations.protection import THE_BODY, Admission, Incoming
 from nebis.integrations.tokens import issued
 from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
 
@@ -33,36 +33,47 @@ def passage_of(scope: Scope, protection: Admission) -> Passage:
         raise ConfigError([f"endpoint {protection.name!r}: {NOT_INSTALLED}"])
     if passage.attempt is not None:
         raise ConfigError([f"endpoint {protection.name!r} is protected twice; protect it by a rule or a decorator"])
-    if passage.protection is None:
-        passage.protection = protection
-        passage.inbox.keep(protection.body_limit_bytes)
+    if passage.protection is not protection:
+        passage.protect(protection)
     return passage
 
 
-async def incoming(scope: Scope, passage: Passage, **given: Any) -> Incoming:
+async def incoming(scope: Scope, passage: Passage, command: object = THE_BODY) -> Incoming:
     """Read the rest of a request, to its clean end, before anything is claimed (F080, F081)."""
-    client = scope.get("client")
+    if passage.body is None:
+        await passage.whole()
+    return arrived(scope, passage, command)
+
+
+def arrived(scope: Scope, passage: Passage, command: object = THE_BODY) -> Incoming:
+    """Return a request that is whole; of its headers those that somebody asks for."""
+    client, query = scope.get("client"), scope.get("query_string")
+    assert passage.body is not None
     return Incoming(
         method=scope["method"],
-        headers=headers_of(scope),
-        query=query_of(scope),
+        headers=picked(scope.get("headers", ()), passage.wanted),
+        query=query_pairs(query.decode("latin-1")) if query else (),
         # Without a router the whole path counts.
-        path=dict(scope["path_params"]) if "path_params" in scope else {"path": scope["path"]},
-        body=await passage.inbox.whole(),
-        tree=passage.inbox.tree,
+        path=scope["path_params"] if "path_params" in scope else {"path": scope["path"]},
+        body=passage.body,
+        tree=passage.tree,
         peer=client[0] if client else None,
-        **given,
+        command=command,
     )
+
+
+def given_tenant(scope: Scope, admission: Admission) -> str | None:
+    """Return the tenant where no function of the application is needed for it, or None if one is."""
+    if callable(admission.tenant):
+        return None
+    client = scope.get("client")
+    headers = picked(scope.get("headers", ()), admission.wanted)
+    return admission.given_tenant(client[0] if client else None, headers)
 
 
 def headers_of(scope: Scope) -> HeaderPairs:
     """Return the headers of a request."""
     return decoded(scope.get("headers", ()))
-
-
-def query_of(scope: Scope) -> list[tuple[str, str]]:
-    """Return the query of a request."""
-    return query_pairs(scope.get("query_string", b"").decode("latin-1"))
 
 
 async def counted(value: Any) -> Any:
@@ -84,21 +95,14 @@ async def claimed(
     passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
 ) -> AsyncAttempt | Attempt | None:
     """Claim for an endpoint. None if it may run without a key, or, once `passage.answer` is set, not at all."""
-    request = await prepared(passage, nebis, incoming, tenant, render)
-    return None if request is None else await begun(passage, nebis, request)
-
-
-async def prepared(
-    passage: Passage, nebis: AsyncNebis | Nebis, incoming: Incoming, tenant: object, render: Callable[[Any], Exchange]
-) -> Request | None:
-    """Make what is claimed for, or None if an endpoint may run without a key."""
     passage.render = render
     passage.tenant = str(tenant)
     if isinstance(nebis, AsyncNebis):
         _, secrets = nebis.opened_here() or await nebis.opened()
     else:
         _, secrets = await asyncio.to_thread(nebis.opened)
-    return passage.protected.prepare(secrets, incoming, tenant, render=render)
+    request = passage.protected.prepare(secrets, incoming, tenant, render=render)
+    return None if request is None else await begun(passage, nebis, request)
 
 
 async def begun(passage: Passage, nebis: AsyncNebis | Nebis, request: Request) -> AsyncAttempt | Attempt | None:
@@ -113,7 +117,9 @@ async def begun(passage: Passage, nebis: AsyncNebis | Nebis, request: Request) -
     if isinstance(found, _OPEN_ATTEMPTS):
         passage.attempt = found
         return found.attempt
-    await passage.tell(found)
+    reference = passage.tell(found)
+    if reference is not None:
+        await passage.rebuild(reference)
     return None
 
 

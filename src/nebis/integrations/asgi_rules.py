@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from inspect import isawaitable
 
 from nebis.aio import AsyncNebis
 from nebis.errors import NebisError
-from nebis.flows.request import Request
-from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard
-from nebis.integrations.asgi_request import begun, incoming, passage_of, prepared
-from nebis.integrations.callee import outcome_of
+from nebis.integrations.asgi import App, Receive, Scope, Send, guard
+from nebis.integrations.asgi_request import arrived, begun, given_tenant, passage_of
 from nebis.integrations.routetable import announced
-from nebis.integrations.rules import ATTEMPT, Rule, rendered, rule
+from nebis.integrations.rules import ATTEMPT, Matching, Rule, rendered, rule
 
 __all__ = ["ATTEMPT", "Protected", "rule"]
 
@@ -23,7 +21,7 @@ class Protected:
     def __init__(self, app: App, *, rules: Sequence[Rule[AsyncNebis]]) -> None:
         self.app = app
         self.rules = tuple(rules)
-        self._claiming = tuple([_Claiming(app, one) for one in self.rules])
+        self._matching = Matching([_Claiming(app, one) for one in self.rules]).first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request in a task of our own if a rule is for it."""
@@ -32,12 +30,11 @@ class Protected:
             with announced(scope.get("app", self)):
                 await self.app(scope, receive, send)
             return
-        if scope["type"] == "http":
-            for claiming in self._claiming:
-                if claiming.pattern.matches(scope["method"], scope["path"]):
-                    await guard(claiming, scope, receive, send, claiming.protection)
-                    return
-        await self.app(scope, receive, send)
+        found = self._matching(scope["method"], scope["path"]) if scope["type"] == "http" else None
+        if found is None:
+            await self.app(scope, receive, send)
+        else:
+            await guard(found, scope, receive, send, found.protection)
 
 
 class _Claiming:
@@ -46,13 +43,24 @@ class _Claiming:
     def __init__(self, app: App, chosen: Rule[AsyncNebis]) -> None:
         self.pattern = chosen.pattern
         self.protection = chosen.protection
+        self._tenant = chosen.protection.tenant if callable(chosen.protection.tenant) else None
         self._nebis = chosen.nebis
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         passage = passage_of(scope, self.protection)
         try:
-            request = await self._asked(scope, passage)
+            if passage.body is None:
+                await passage.whole()
+            tenant = given_tenant(scope, self.protection) if self._tenant is None else self._tenant(scope)
+            # Most are text, for which it would take long to find that nobody has to wait for it.
+            if type(tenant) is not str and isawaitable(tenant):
+                tenant = await tenant
+            _, secrets = self._nebis.opened_here() or await self._nebis.opened()
+            passage.render = rendered
+            passage.tenant = str(tenant)
+            # Not kept here: what many waiting requests hold is gone through by the garbage collector again and again.
+            request = passage.protected.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
             scope[ATTEMPT] = None if request is None else await begun(passage, self._nebis, request)
         except NebisError as error:
             passage.answer = passage.protected.refused(error)
@@ -61,12 +69,3 @@ class _Claiming:
             return
         passage.is_own = True
         await self._app(scope, receive, send)
-
-    async def _asked(self, scope: Scope, passage: Passage) -> Request | None:
-        # Apart, so that what a request is read from is gone before the store is asked: whatever many waiting requests
-        # hold is gone through by the garbage collector again and again.
-        arrived = await incoming(scope, passage)
-        tenant = self.protection.given_tenant(arrived.peer, arrived.headers)
-        if tenant is None:
-            tenant = await outcome_of(cast("Any", self.protection.tenant), scope)
-        return await prepared(passage, self._nebis, arrived, tenant, rendered)

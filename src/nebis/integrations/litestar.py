@@ -22,6 +22,7 @@ from nebis.integrations.asgi_request import (
     claimed,
     counted,
     executed,
+    given_tenant,
     headers_of,
     incoming,
     issue_token,
@@ -321,8 +322,7 @@ def _admission(handler: Any) -> Admission | None:
 
 
 async def _tenant(admission: Admission, request: Request[Any, Any, Any]) -> Any:
-    peer = request.client.host if request.client else None
-    given = admission.given_tenant(peer, headers_of(cast("Any", request.scope)))
+    given = given_tenant(cast("Any", request.scope), admission)
     return given if given is not None else await outcome_of(cast("Callable[..., Any]", admission.tenant), request)
 
 

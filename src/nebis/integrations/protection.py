@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias, assert_never
 from nebis.answering import failure, refusal
 from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import Pairs
+from nebis.core.quick import quick
 from nebis.core.record import Outcome, OutcomeKind
 from nebis.core.secret import Secrets
 from nebis.deadline import Deadline
@@ -32,7 +34,7 @@ from nebis.flows.request import Ending, Failed, Finished, Request
 from nebis.http.body import json_of
 from nebis.http.deadline import deadline_of
 from nebis.http.exchange import Exchange, Storage, Stored, first_told, freeze, thaw
-from nebis.http.headers import HeaderPairs, key_value, require_once
+from nebis.http.headers import ALWAYS_READ, HeaderPairs, key_value, names_of, require_once
 from nebis.http.options import (
     Accept,
     BodyKey,
@@ -46,6 +48,7 @@ from nebis.http.options import (
     RequiredKey,
 )
 from nebis.http.problem import accepted, problem, row_of
+from nebis.http.rawexchange import RawExchange, replayed
 from nebis.http.verdict import Answered, Binding
 from nebis.http.wire import Wire
 from nebis.ports.asks import Raised, Returned
@@ -65,6 +68,7 @@ class _Body:
 THE_BODY = _Body()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """A request, once its framework has read all of it."""
@@ -72,7 +76,7 @@ class Incoming:
     method: str
     headers: HeaderPairs = field(repr=False)
     query: Pairs = field(default=(), repr=False)
-    path: Mapping[str, object] = field(default_factory=dict, repr=False)
+    path: Mapping[str, object] | None = field(default=None, repr=False)
     """The parameters of the path: paying one account is not paying another."""
     body: bytes = field(default=b"", repr=False)
     tree: object = field(default=None, repr=False)
@@ -82,6 +86,7 @@ class Incoming:
     """The validated command where the framework gives one (F2)."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     """A request that may be looked up."""
@@ -100,27 +105,45 @@ class Admission:
     tenant: Tenant
     key: KeyRule
     wire: Wire
+    body_limit_bytes: int = field(init=False, repr=False, compare=False)
+    """How large a request may be."""
+    wanted: Mapping[bytes, str] = field(init=False, repr=False, compare=False)
+    """The headers that are read of a request, for `picked`: no other counts for anything."""
+    _reads_key: bool = field(init=False, repr=False, compare=False)
+    _reads_deadline: bool = field(init=False, repr=False, compare=False)
+    _counts_headers: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        wire, rule = self.wire, self.key
+        timing = {name for name in (wire.deadline_header, wire.timeout_header) if name is not None}
+        counted = {name for each in self.subject.fingerprints.rules for name in each.headers}
+        trusted = {self.tenant.name} if isinstance(self.tenant, ProxyHeader) else set()
+        ignores_key = isinstance(rule, BodyKey) or (isinstance(rule, BusinessKey) and rule.always)
+        # Each is asked for at every request, and none of them changes.
+        keep = functools.partial(object.__setattr__, self)
+        keep("body_limit_bytes", self.subject.policy.command_limit_bytes)
+        keep("wanted", names_of({*ALWAYS_READ, wire.key_header, *timing, *counted, *trusted}))
+        keep("_reads_key", not ignores_key)
+        keep("_reads_deadline", bool(timing))
+        keep("_counts_headers", bool(counted))
 
     @property
     def name(self) -> str:
         """Return the name under which records of this endpoint are stored."""
         return self.subject.name
 
-    @property
-    def body_limit_bytes(self) -> int:
-        """Return how large a request may be."""
-        return self.subject.policy.command_limit_bytes
-
     def admit(self, incoming: Incoming, tenant: object) -> Admitted | None:
         """Read whose request this is, its key and its command; None if it has no key and may run without one.
 
         Raises a `RequestError`, to be told by `refused`.
         """
-        require_once(incoming.headers)
-        deadline = deadline_of(incoming.headers, self.wire)
-        if deadline is not None and deadline.has_passed:
-            raise DeadlinePassed(self.name)
-        sent = None if self._ignores_header() else key_value(incoming.headers, self.wire.key_header)
+        headers, deadline = incoming.headers, None
+        require_once(headers)
+        if self._reads_deadline:
+            deadline = deadline_of(headers, self.wire)
+            if deadline is not None and deadline.has_passed:
+                raise DeadlinePassed(self.name)
+        sent = key_value(headers, self.wire.key_header) if self._reads_key else None
         if sent is None and isinstance(self.key, RequiredKey):
             raise KeyMissing(self.name)
         if sent is None and isinstance(self.key, OptionalKey):
@@ -129,13 +152,10 @@ class Admission:
             raise TenantMissing
         tree = incoming.tree
         if tree is None:
-            tree = json_of(incoming.body, incoming.headers, limit_bytes=self.body_limit_bytes)
+            tree = json_of(incoming.body, headers, limit_bytes=self.body_limit_bytes)
         command = tree if incoming.command is THE_BODY else incoming.command
         key = sent if sent is not None else self._made_key(tree, command)
         return Admitted(tenant=tenant, key=key, command=command, deadline=deadline)
-
-    def _ignores_header(self) -> bool:
-        return isinstance(self.key, BodyKey) or (isinstance(self.key, BusinessKey) and self.key.always)
 
     def _made_key(self, tree: object, command: object) -> str:
         match self.key:
@@ -189,6 +209,16 @@ class Protection(Admission):
     binding: Binding
     storage: Storage
     reconstruct: Reconstruct | None = None
+    _largest_bytes: int = field(init=False, repr=False, compare=False)
+    _mark: bytes = field(init=False, repr=False, compare=False)
+    _repeats_raw: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        Admission.__post_init__(self)
+        keep = functools.partial(object.__setattr__, self)
+        keep("_largest_bytes", max(self.storage.limit_bytes, 4 * 1024 * 1024) + LARGEST_HEAD_BYTES)
+        keep("_mark", self.wire.replayed_header.encode("latin-1"))
+        keep("_repeats_raw", self.reconstruct is None and self.wire.expires_header is None)
 
     def prepare(
         self, secrets: Secrets, incoming: Incoming, tenant: object, *, render: Callable[[Any], Exchange]
@@ -205,12 +235,12 @@ class Protection(Admission):
             secrets,
             key=admitted.key,
             tenant=admitted.tenant,
-            command={"path": dict(incoming.path), "body": admitted.command},
+            command={"path": dict(incoming.path or ()), "body": admitted.command},
             stored_command=None,
-            encode=lambda value: self._encode(value, render),
+            encode=functools.partial(self._encode, render),
             encode_rejection=self._encode_rejection,
             reveal=self._reveal,
-            headers=incoming.headers,
+            headers=incoming.headers if self._counts_headers else (),
             query=incoming.query,
         )
         return self.subject.asked(
@@ -223,7 +253,7 @@ class Protection(Admission):
         )
 
     def ended(
-        self, exchange: Exchange, *, error: Exception | None = None, is_own: bool = True
+        self, exchange: Exchange | RawExchange, *, error: Exception | None = None, is_own: bool = True
     ) -> Returned[Any] | Raised:
         """Say how an attempt ended whose framework rendered an answer, of the endpoint or of its exception."""
         if error is None and is_own and exchange.status < 400:
@@ -231,7 +261,8 @@ class Protection(Admission):
         if isinstance(error, NebisError) and exchange.status == 500 and row_of(error) is not None:
             # The framework does not know our signals and rendered one as a crash; nobody meant that as an answer.
             return Raised(error)
-        return Raised(Answered(exchange, error, is_own=is_own))
+        answered = exchange.exchange() if isinstance(exchange, RawExchange) else exchange
+        return Raised(Answered(answered, error, is_own=is_own))
 
     def answer(self, ending: Ending, *, tenant: str, live: Exchange | None = None) -> Exchange | Reference:
         """Say what the caller gets; raise the endpoint's own exception where there is nothing else to tell.
@@ -245,6 +276,22 @@ class Protection(Admission):
                 return self._failed(failure(ending))
             case _:
                 return self.refused(refusal(self.name, ending))
+
+    def raw_answer(
+        self, ending: Ending, *, tenant: str, live: RawExchange | None = None
+    ) -> RawExchange | Exchange | Reference:
+        """Say what `answer` says, in the bytes of ASGI where most requests end: with a first answer, or a replay."""
+        if isinstance(ending, Finished) and ending.outcome.kind is OutcomeKind.SUCCEEDED:
+            if not ending.is_replay:
+                # What the store confirmed is what was made of the live answer: it need not be read back.
+                if live is not None and live.sealed == ending.outcome.body:
+                    return live.first_told()
+            elif self._repeats_raw:
+                try:
+                    return replayed(unseal(ending.outcome.body, limit_bytes=self._largest_bytes), self._mark)
+                except RecordCorrupt as error:
+                    return self.refused(error)
+        return self.answer(ending, tenant=tenant, live=None if live is None else live.exchange())
 
     def _finished(self, ending: Finished, tenant: str, live: Exchange | None) -> Exchange | Reference:
         kind = ending.outcome.kind
@@ -270,8 +317,13 @@ class Protection(Admission):
             raise error
         return self.refused(error)
 
-    def _encode(self, value: Any, render: Callable[[Any], Exchange]) -> bytes:
+    def _encode(self, render: Callable[[Any], Exchange], value: Any) -> bytes:
         try:
+            if type(value) is RawExchange:
+                if self.reconstruct is None and value.status >= 200:
+                    value.sealed = seal(value.freeze(self.storage))
+                    return value.sealed
+                value = value.exchange()
             exchange = value if isinstance(value, Exchange) else render(value)
             reference = self.reconstruct.refer(json.loads(exchange.body)) if self.reconstruct is not None else None
             return seal(freeze(exchange, self.storage, reference=reference))
@@ -304,5 +356,4 @@ class Protection(Admission):
         return stored.exchange if stored.reference is None else None
 
     def _thawed(self, sealed: bytes) -> Stored:
-        limit_bytes = max(self.storage.limit_bytes, 4 * 1024 * 1024) + LARGEST_HEAD_BYTES
-        return thaw(unseal(sealed, limit_bytes=limit_bytes))
+        return thaw(unseal(sealed, limit_bytes=self._largest_bytes))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from nebis.catalogue import Catalogue
 from nebis.core.record import EffectsMode
@@ -46,8 +46,39 @@ def rule(
     return Rule(Pattern.parse(pattern), nebis, protected)
 
 
-def matching(rules: Iterable[Rule[N]], method: str, path: str) -> Rule[N] | None:
-    """Return the first rule that is for a request."""
+class Patterned(Protocol):
+    """What is for the requests of one pattern."""
+
+    @property
+    def pattern(self) -> Pattern:
+        """Return which they are."""
+        ...
+
+
+P = TypeVar("P", bound=Patterned)
+
+
+class Matching(Generic[P]):
+    """Rules, or what was made of them, in the order in which they are asked."""
+
+    def __init__(self, rules: Sequence[P]) -> None:
+        self._all = tuple(rules)
+        self._open = tuple(one for one in self._all if not one.pattern.is_literal)
+        # A path that is written out is looked up. An earlier rule with a wildcard may take it all the same.
+        self._literal = {
+            (one.pattern.method, one.pattern.path): _first(self._all, one.pattern.method, one.pattern.path)
+            for one in self._all
+            if one.pattern.is_literal
+        }
+
+    def first(self, method: str, path: str) -> P | None:
+        """Return the first that is for a request."""
+        found = self._literal.get((method, path))
+        # What begins without a slash is no path, and a pattern takes it for one all the same.
+        return found or _first(self._open if path.startswith("/") else self._all, method, path)
+
+
+def _first(rules: Iterable[P], method: str, path: str) -> P | None:
     for one in rules:
         if one.pattern.matches(method, path):
             return one

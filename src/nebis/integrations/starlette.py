@@ -15,7 +15,16 @@ from nebis.http.exchange import Exchange
 from nebis.http.headers import decoded
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import App, Passage, Receive, Scope, Send, guard, lifespan
-from nebis.integrations.asgi_request import claimed, executed, incoming, issue_token, passage_of, read_status, telling
+from nebis.integrations.asgi_request import (
+    claimed,
+    executed,
+    given_tenant,
+    incoming,
+    issue_token,
+    passage_of,
+    read_status,
+    telling,
+)
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import Callee, outcome_of, require_innermost
 from nebis.integrations.contract import ContractPage
@@ -201,7 +210,7 @@ def _request(arguments: tuple[Any, ...]) -> Request:
 
 
 async def _tenant(admission: Admission, request: Request) -> Any:
-    given = admission.given_tenant(request.client.host if request.client else None, decoded(request.headers.raw))
+    given = given_tenant(request.scope, admission)
     return given if given is not None else await outcome_of(cast("Callable[..., Any]", admission.tenant), request)
 
 

@@ -13,7 +13,7 @@ from nebis.http.tokens import LARGEST_ASK_BYTES
 from nebis.http.wire import Wire
 from nebis.integrations.blocking import Held, Live, claim, issue_token, read_status, require_blocking
 from nebis.integrations.routetable import TOLD, announce_inside
-from nebis.integrations.rules import ATTEMPT, Rule, matching, rendered, rule
+from nebis.integrations.rules import ATTEMPT, Matching, Rule, rendered, rule
 from nebis.integrations.tokens import refused
 from nebis.integrations.wsgi_request import headers_of, incoming, path_of, peer_of, send, take_body
 from nebis.sync import Nebis
@@ -40,6 +40,7 @@ class Protected:
             require_blocking(one.nebis, Nebis, one.protection.name)
         self.app = app
         self.rules = tuple(rules)
+        self._matching = Matching(self.rules).first
         self._has_begun = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -49,7 +50,7 @@ class Protected:
             self._has_begun = True
             announce_inside(self, environ)
         environ[TOLD] = True
-        found = matching(self.rules, environ["REQUEST_METHOD"], path_of(environ))
+        found = self._matching(environ["REQUEST_METHOD"], path_of(environ))
         if found is None:
             return self.app(environ, start_response)
         try:
@@ -148,9 +149,11 @@ def gathered(app: WSGIApplication, environ: WSGIEnvironment, limit_bytes: int) -
 
 def _claimed(found: Rule[Nebis], environ: WSGIEnvironment) -> Held | Exchange | None:
     protection = found.protection
-    tenant: Any = protection.given_tenant(peer_of(environ), headers_of(environ))
-    if tenant is None:
-        tenant = cast("Callable[[WSGIEnvironment], Any]", protection.tenant)(environ)
+    tenant: Any
+    if callable(protection.tenant):
+        tenant = protection.tenant(environ)
+    else:
+        tenant = protection.given_tenant(peer_of(environ), headers_of(environ))
     arrived = incoming(environ, limit_bytes=protection.body_limit_bytes)
     return claim(protection, found.nebis, arrived, tenant, rendered)
 

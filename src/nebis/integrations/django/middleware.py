@@ -15,7 +15,7 @@ from nebis.aio import AsyncNebis
 from nebis.errors import ConfigError, NebisError
 from nebis.extras import needed
 from nebis.integrations import blocking
-from nebis.integrations.rules import ATTEMPT, Rule, matching, rule
+from nebis.integrations.rules import ATTEMPT, Matching, Rule, rule
 from nebis.sync import Nebis
 
 with needed("django"):
@@ -44,11 +44,12 @@ class NebisMiddleware:
     def __init__(self, get_response: Callable[[Any], Any]) -> None:
         self._get_response = get_response
         self.rules = _rules(Nebis, "AsyncNebisMiddleware")
+        self._matching = Matching(self.rules).first
 
     def __call__(self, request: Any) -> Any:
         """Claim before anything below sees the request, and store what it answered."""
         announce_project(request)
-        found = matching(self.rules, request.method, request.path_info)
+        found = self._matching(request.method, request.path_info)
         if found is None:
             return self._get_response(request)
         protected = found.protection
@@ -72,12 +73,13 @@ class AsyncNebisMiddleware:
     def __init__(self, get_response: Callable[[Any], Awaitable[Any]]) -> None:
         self._get_response = get_response
         self.rules = _rules(AsyncNebis, "NebisMiddleware")
+        self._matching = Matching(self.rules).first
         markcoroutinefunction(self)
 
     async def __call__(self, request: Any) -> Any:
         """Claim before anything below sees the request, and store what it answered, even if its client hangs up."""
         announce_project(request)
-        found = matching(self.rules, request.method, request.path_info)
+        found = self._matching(request.method, request.path_info)
         if found is None:
             return await self._get_response(request)
         require_loop(request, found.protection.name)
