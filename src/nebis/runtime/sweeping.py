@@ -7,17 +7,17 @@ import time
 from nebis.flow import Flow
 from nebis.ports.store import BlockingSessions, Store, Swept
 
-STRIDE_RECORDS = 250
-"""At most so many records age at once: some milliseconds of one processor, and as long are they locked."""
+STRIDE_RECORDS = 400
+"""At most so many records age at once: less than ten milliseconds of one processor, and as long are they locked."""
 
 QUIET_RECORDS_PER_SECOND = 1000.0
 """However little comes: a backlog of a million is gone in a quarter of an hour, for a few percent of one processor."""
 
-AGED_PER_ARRIVAL = 2.2
-"""Each record ages twice, into a tombstone and out of the store. A tenth more, so that no backlog stays for ever."""
+AGED_PER_ARRIVAL = 2.1
+"""Each record ages twice, into a tombstone and out of the store. A little more, so that no backlog stays for ever."""
 
 LEAST_REST = 1.0
-"""As a multiple of what the stride took: where the server is slow, a sweep keeps it busy for at most half of the time."""
+"""As a multiple of what the stride took: on a slow server, sweeping takes at most half of the time."""
 
 STRIDE_SECONDS = 1.0
 """Between two strides where little is due."""
