@@ -25,7 +25,17 @@ _OWN = {
     "nonce": "substring(sha256(convert_to(i::text, 'UTF8')) FOR octet_length(one.nonce))",
     "key": "gen_random_uuid()::text",
 }
-_LONG_AGO = {"created_at": "1", "completed_at": "2", "expires_at": "3", "forget_at": "4"}
+# What is due where keys come and go: for each record that arrives, one loses its outcome and one tombstone is removed.
+_DUE = {
+    "created_at": "1",
+    "completed_at": "2",
+    "expires_at": "3",
+    "state": "CASE i % 2 WHEN 0 THEN 'C' ELSE 'E' END",
+    "outcome": "CASE i % 2 WHEN 0 THEN one.outcome END",
+    "forget_at": f"CASE i % 2 WHEN 0 THEN {2**60} ELSE 4 END",
+}
+AGED_PER_CYCLE = 2.0
+"""What keeps the table from growing for ever."""
 
 
 def growth(plan: Plan, stage: Stage, book: Book) -> None:
@@ -56,15 +66,15 @@ def growth(plan: Plan, stage: Stage, book: Book) -> None:
 
 
 def purge(plan: Plan, stage: Stage, book: Book) -> None:
-    """Compare cycles beside the housekeeping of a table full of expired records with cycles without it."""
+    """Compare cycles beside the housekeeping of a table full of what is due with cycles without it."""
     places = stage.places()
-    with ExitStack() as stack:
-        worker = stack.enter_context(Child("worker", NAME, places, stage.log))
+    with Child("worker", NAME, places, stage.log) as worker:
         worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=0.3)
-        book.progress(f"purge, filling a table with {plan.purge_rows:,} expired rows")
-        fill(places, plan.purge_rows, _LONG_AGO)
-        purger = stack.enter_context(Child("purger", NAME, places, stage.log))
-        seconds, kept, swept = max(plan.seconds, 1.0), [], 0
+    book.progress(f"purge, filling a table with {plan.purge_rows:,} rows that are due")
+    fill(places, plan.purge_rows, _DUE)
+    # Opened only now: its own housekeeping begins half a minute later, and must not run in the half without.
+    with Child("worker", NAME, places, stage.log) as worker, Child("purger", NAME, places, stage.log) as purger:
+        seconds, kept, aged, cycles = max(plan.seconds, 1.0), [], 0, 0.0
         for turn in range(plan.rounds):
             book.progress(f"purge, round {turn + 1} of {plan.rounds}")
             speeds: dict[bool, dict[str, Any]] = {}
@@ -74,15 +84,19 @@ def purge(plan: Plan, stage: Stage, book: Book) -> None:
                     purger.tell(seconds=seconds)
                 speeds[is_purged] = worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=seconds)
                 if is_purged:
-                    swept += purger.hear().get("swept", 0)
+                    aged += purger.hear().get("aged", 0)
             during, without = speeds[True], speeds[False]
             if not book.add(Measured("nebis", "postgres", "purge", CALLERS), NAME, turn, during):
                 return
             kept.append(during["per_second"] / without["per_second"])
+            cycles += during["per_second"] * seconds
         ratio = Ratio.of(kept)
         if ratio is not None:
             book.figures.update(purge_kept=ratio.median, purge_kept_low=ratio.low, purge_kept_high=ratio.high)
-        book.figures["purge_rows_per_second"] = swept / (seconds * plan.rounds)
+        book.figures["purge_aged_per_second"] = aged / (seconds * plan.rounds)
+        book.figures["purge_cycles_per_second"] = cycles / (seconds * plan.rounds)
+        if aged < AGED_PER_CYCLE * cycles:
+            book.note(NAME, f"purge does not keep pace: {aged / cycles:.2f} records aged for each that came")
 
 
 def storage(plan: Plan, stage: Stage, book: Book) -> None:

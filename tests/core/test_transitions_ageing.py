@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nebis.core.ageing import expire, forget, purge
+from nebis.core.ageing import aged_by, expire, forget, purge
 from nebis.core.answers import OwnerAnswer, Refusal, Refused
 from nebis.core.owning import KEPT
 from nebis.core.record import Record, Resource, State
@@ -58,3 +58,23 @@ def test_only_its_own_state_ages_however_old_i9(age: Ageing, state: State) -> No
 
     assert step.record is record
     assert step.answer == Refused(reason=Refusal(state.value), found=record)
+
+
+@pytest.mark.parametrize(
+    ("record", "now", "left"),
+    [
+        (completed(), EXPIRED - 1, completed()),
+        (completed(), EXPIRED, expired()),
+        (completed(), FORGOTTEN, None),
+        (available(), EXPIRED, None),
+        (expired(), FORGOTTEN - 1, expired()),
+        (expired(), FORGOTTEN, None),
+    ],
+)
+def test_a_record_ages_at_once_as_far_as_it_may(record: Record, now: int, left: Record | None) -> None:
+    assert aged_by(record, now) == left
+
+
+@pytest.mark.parametrize("state", [State.IN_PROGRESS, State.IN_DOUBT])
+def test_what_is_unsettled_never_ages_i9(state: State) -> None:
+    assert aged_by(IN_EVERY_STATE[state], 100 * FORGOTTEN) is IN_EVERY_STATE[state]

@@ -15,7 +15,6 @@ from nebis.http import Exchange
 from nebis.integrations.protection import Incoming
 from nebis.integrations.routes import protection
 from nebis.ports.asks import Returned
-from nebis.ports.store import Sweep
 from nebis.stores import open_blocking
 from nebis.sync import OpenAttempt
 
@@ -60,7 +59,7 @@ def expire_all(url: str) -> None:
     backend = open_blocking(url)
     try:
         later = backend.sessions.run(backend.store.clock()) + 25 * 3_600_000_000
-        while backend.sessions.run(backend.store.sweep(Sweep.EXPIRE, limit=500, now=later)):
+        while not backend.sessions.run(backend.store.sweep(limit=500, now=later)).ends_round:
             pass
     finally:
         backend.sessions.close()

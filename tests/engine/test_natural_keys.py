@@ -27,7 +27,7 @@ from nebis import (
 )
 from nebis.answering import original
 from nebis.core.record import Outcome, OutcomeKind, State
-from nebis.ports.store import DefiniteFailure, Sweep
+from nebis.ports.store import DefiniteFailure
 from nebis.stores import open_blocking
 from tests.engines.postgres import PostgresServer
 
@@ -152,8 +152,7 @@ def test_the_row_answers_where_the_record_is_gone(nebis: Nebis, url: str) -> Non
     backend = open_blocking(url)
     try:
         now = backend.sessions.run(backend.store.clock()) + 3_600_000_000
-        for sweep in Sweep:
-            backend.sessions.run(backend.store.sweep(sweep, limit=100, now=now))
+        backend.sessions.run(backend.store.sweep(limit=100, now=now))
     finally:
         backend.sessions.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nebis import Local, Nebis, NotYet
-from nebis.runtime.housekeeping import sweep_once
+from nebis.runtime.sweeping import sweep_once
 from nebis.stores import open_blocking
 
 SECONDS = 20.0
@@ -72,7 +72,7 @@ def test_four_purgers_and_fifty_clients_at_the_expiry_boundary_f068(
         backend = open_blocking(location)
         try:
             while time.monotonic() < end:
-                sweep_once(backend.store, backend.sessions)
+                backend.sessions.run(sweep_once(backend.store))
         except BaseException as error:  # noqa: BLE001 - shown by the assertion below.
             errors.append(error)
         finally:

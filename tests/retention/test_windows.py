@@ -13,7 +13,7 @@ import pytest
 from nebis import Attempt, ExpiredPolicy, KeyExpired, KeyReused, Local, Nebis, days, hours
 from nebis.core.record import Record, State
 from nebis.ports.store import Tally
-from nebis.runtime.housekeeping import sweep_once
+from nebis.runtime.sweeping import sweep_once
 
 KEY = "0b7a3c52-7d6e-4c3c-9f0b-9a3a1a4f0d11"
 HOUR_US = 3_600_000_000
@@ -56,7 +56,7 @@ class Shop:
 
     def sweep(self) -> None:
         world, _ = self.nebis.opened()
-        sweep_once(world.backend.store, world.backend.sessions)
+        world.backend.sessions.run(sweep_once(world.backend.store))
 
     def counted(self, name: str) -> int:
         self.nebis.close()
@@ -135,7 +135,6 @@ def test_after_the_metadatas_time_the_key_is_new(
 
     shop.age(32 * 24 * HOUR_US)
     if is_swept:
-        shop.sweep()
         shop.sweep()
         assert shop.record() is None
 

@@ -1,69 +1,130 @@
-"""A sweep over a large table, a part at a time."""
+"""A sweep over a large table, a stride at a time."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from nebis.ports.store import Sweep
+from nebis.core.answers import Granted
+from nebis.core.record import State
+from nebis.ports.store import BlockingBackend, Swept
 from nebis.stores import open_blocking
-from nebis.stores.sql import clockhand
-from nebis.stores.sql.clockhand import BLOCKS_AT_ONCE, STRIDE_BLOCKS, ClockHand
+from nebis.stores.sql import verbs
+from nebis.stores.sql.clockhand import ClockHand
+from nebis.testing.conformance.specimens import RETENTION, START_US, claim, complete
+from tests.stores.sql_backends import sqlite_url
 from tests.stores.test_plans import FILLING
 
+FAR_US = 6_000_000_000_000_000
+STRIDE = 16
 
-def swept(hand: ClockHand, blocks: int) -> list[int]:
-    """Return the blocks of one sweep that finds little."""
+
+def swept(hand: ClockHand, places: int, first_place: int = 0) -> list[int]:
+    """Return the places of one round that finds little."""
     seen: list[int] = []
-    for first, end in hand.rounds(blocks):
-        seen.extend(range(first, min(end, blocks)))
-        hand.passed(end)
-    return seen
+    while True:
+        first, end = hand.next_stride(first_place)
+        seen.extend(range(first, min(end, places)))
+        if hand.passed(end, places):
+            return seen
 
 
-@pytest.mark.parametrize("blocks", [0, 1, STRIDE_BLOCKS, STRIDE_BLOCKS + 1, 10 * STRIDE_BLOCKS - 1, BLOCKS_AT_ONCE])
-def test_a_table_of_moderate_size_is_swept_as_a_whole_each_time_wherever_the_hand_stands(blocks: int) -> None:
-    hand = ClockHand()
-    for _ in range(3):
-        assert sorted(swept(hand, blocks)) == list(range(blocks))
+@pytest.mark.parametrize("places", [0, 1, STRIDE, STRIDE + 1, 10 * STRIDE - 1])
+def test_a_round_is_over_every_place_once(places: int) -> None:
+    hand = ClockHand(STRIDE)
+    for _ in range(2):
+        assert hand.is_at_start
+        assert swept(hand, places) == list(range(places))
 
 
-def test_a_large_table_is_swept_in_parts_that_together_are_the_whole() -> None:
-    hand, blocks = ClockHand(), 5 * BLOCKS_AT_ONCE // 2
-    parts = [swept(hand, blocks) for _ in range(3)]
-    assert [len(part) for part in parts] == [BLOCKS_AT_ONCE] * 3
-    assert set().union(*parts) == set(range(blocks))
+@pytest.mark.parametrize(("places", "strides"), [(0, 1), (1, 1), (STRIDE, 1), (STRIDE + 1, 2)])
+def test_it_is_known_how_many_strides_a_round_takes(places: int, strides: int) -> None:
+    assert ClockHand(STRIDE).strides(places) == strides
 
 
-def test_a_sweep_that_found_enough_goes_on_at_the_same_place() -> None:
-    hand = ClockHand()
-    assert next(hand.rounds(BLOCKS_AT_ONCE)) == next(hand.rounds(BLOCKS_AT_ONCE)) == (0, STRIDE_BLOCKS)
+def test_a_stride_that_found_enough_goes_on_where_it_stopped() -> None:
+    hand = ClockHand(STRIDE)
+    hand.stopped(7)
+    assert hand.next_stride() == (7, 7 + STRIDE)
+
+
+def test_a_round_begins_where_the_table_does() -> None:
+    assert swept(ClockHand(STRIDE), 1000 + STRIDE, first_place=1000) == list(range(1000, 1000 + STRIDE))
 
 
 def test_a_table_that_shrank_is_swept_from_its_beginning() -> None:
-    hand = ClockHand()
-    swept(hand, BLOCKS_AT_ONCE)
+    hand = ClockHand(STRIDE)
+    hand.passed(STRIDE * 5, STRIDE * 9)
+    assert hand.passed(STRIDE * 6, 3)
     assert swept(hand, 3) == [0, 1, 2]
 
 
-def test_a_real_table_of_many_strides_is_swept_to_the_last_record(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """I9 holds in every part: what is in progress stays."""
-    monkeypatch.setattr(clockhand, "STRIDE_BLOCKS", 16)
-    backend = open_blocking(postgres_url)
-    backend.sessions.run(backend.store.migrate())
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+def stride(backend: BlockingBackend, limit: int) -> Swept:
+    return backend.sessions.run(backend.store.sweep(limit=limit, now=FAR_US))
+
+
+def fill(url: str) -> None:
+    """Make three thousand records, of which the first five are in progress."""
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(FILLING, (3000,))
         connection.execute(
             "UPDATE nebis_record SET state = 'P', outcome = NULL, outcome_kind = NULL, completed_at = NULL "
             "WHERE fence <= 5"
         )
-    far = 6_000_000_000_000_000
-    counts = [backend.sessions.run(backend.store.sweep(Sweep.EXPIRE, limit=1000, now=far)) for _ in range(4)]
-    assert counts == [1000, 1000, 995, 0]
-    counts = [backend.sessions.run(backend.store.sweep(Sweep.FORGET, limit=2000, now=far)) for _ in range(3)]
-    assert counts == [2000, 995, 0]
-    found = backend.sessions.run(backend.store.count(now=far))
+
+
+@pytest.fixture
+def backend(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> BlockingBackend:
+    monkeypatch.setattr(verbs, "STRIDE_BLOCKS", STRIDE)
+    backend = open_blocking(postgres_url)
+    backend.sessions.run(backend.store.migrate())
+    fill(postgres_url)
+    return backend
+
+
+def test_a_real_table_of_many_strides_is_swept_to_the_last_record(backend: BlockingBackend) -> None:
+    """I9 holds in every part: what is in progress stays."""
+    strides = [stride(backend, 1000)]
+    while not strides[-1].ends_round:
+        strides.append(stride(backend, 1000))
+    found = backend.sessions.run(backend.store.count(now=FAR_US))
     backend.sessions.close()
+
+    assert len(strides) == strides[0].strides > 5
+    assert sum(each.aged for each in strides) == 2995
     assert sum(found.by_state.values()) == 5
+
+
+def test_a_stride_that_is_stopped_by_its_limit_goes_on_in_the_same_block(backend: BlockingBackend) -> None:
+    aged = [stride(backend, 7).aged for _ in range(20)]
+    backend.sessions.close()
+
+    assert aged == [7] * 20
+
+
+def test_rows_that_are_numbered_are_swept_to_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "STRIDE_ROWS", STRIDE)
+    backend = open_blocking(sqlite_url(tmp_path))
+    backend.sessions.run(backend.store.migrate())
+    sweeps: list[Swept] = []
+    claims = [claim(str(number)) for number in range(100)]
+    granted = backend.sessions.run(backend.store.apply(claims, now=START_US))
+    done = [complete(each.record.ownership) for each in granted if isinstance(each, Granted)]
+    backend.sessions.run(backend.store.apply(done[:90], now=START_US))
+    for limit in (1000, 3):
+        ends_round = False
+        while not ends_round:
+            swept = backend.sessions.run(backend.store.sweep(limit=limit, now=START_US + RETENTION.outcome_us))
+            ends_round = swept.ends_round
+            sweeps.append(swept)
+    found = backend.sessions.run(backend.store.count(now=FAR_US))
+    backend.sessions.close()
+
+    assert sum(each.aged for each in sweeps) == 90
+    assert {state: number for state, number in found.by_state.items() if number} == {
+        State.EXPIRED: 90,
+        State.IN_PROGRESS: 10,
+    }
+    assert sweeps[-1].newest_fence >= 100

@@ -12,7 +12,7 @@ from nebis.core.answers import Answer, Granted, Kept, Locked, Refused, Running
 from nebis.core.record import Record
 from nebis.core.verbs import Claim, Complete, Renew, Suspend, Verb, Withdraw, identity_of
 from nebis.flow import Flow
-from nebis.ports.store import Sweep
+from nebis.ports.store import Swept
 from nebis.stores.memory import MemoryStore, open_blocking
 from nebis.testing.conformance import Connection, Harness, connection_of
 from nebis.testing.conformance.differential import compare_at_random
@@ -127,17 +127,17 @@ def test_the_random_walk_sees(fault: Fault) -> None:
 class GreedySweeps(MemoryStore):
     """A store whose sweeps take one record more than they may."""
 
-    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
-        return (yield from super().sweep(sweep, limit=limit + 1, now=now))
+    def sweep(self, *, limit: int, now: int | None = None) -> Flow[Swept]:
+        return (yield from super().sweep(limit=limit + 1, now=now))
 
 
 class ForgetfulSweeps(MemoryStore):
     """A store whose sweeps remove what they should turn into a tombstone."""
 
-    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
-        aged = yield from super().sweep(sweep, limit=limit, now=now)
+    def sweep(self, *, limit: int, now: int | None = None) -> Flow[Swept]:
+        swept = yield from super().sweep(limit=limit, now=now)
         self._records.clear()
-        return aged
+        return swept
 
 
 @pytest.mark.parametrize("kind", [GreedySweeps, ForgetfulSweeps])
@@ -147,8 +147,8 @@ def test_a_sweep_that_takes_too_much_is_seen(kind: Callable[[], MemoryStore]) ->
     for stage in stages:
         stage.enter("completed past its window")
 
-    with pytest.raises(AssertionError, match="expire"):
-        twin.sweep(Sweep.EXPIRE, limit=1, now=stages[0].now)
+    with pytest.raises(AssertionError, match="sweep"):
+        twin.sweep(limit=1, now=stages[0].now)
 
 
 def test_the_walk_finds_nothing_where_nothing_is_wrong() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nebis import Attempt, Local, Nebis, SchemaMismatch
 from nebis.ports.outbox import outbox_of
-from nebis.runtime.housekeeping import sweep_once
+from nebis.runtime.sweeping import sweep_once
 from nebis.stores import open_blocking
 
 ROLE = "nebis_application"
@@ -61,7 +61,7 @@ def test_everything_but_migrating_works_with_rights_on_rows_alone_sec21(
             key = "0b7a3c52-7d6e-4c3c-9f0b-9a3a1a4f0d11"
             told = [place_order(key=key, tenant="acct_1", command=Order("apple")) for _ in range(2)]
             world, _ = nebis.opened()
-            sweep_once(world.backend.store, world.backend.sessions)
+            world.backend.sessions.run(sweep_once(world.backend.store))
             counts = world.backend.sessions.run(world.backend.store.count())
             outbox = outbox_of(world.backend.store)
             taken = world.backend.sessions.run(outbox.take("a relay", limit=10, lease_us=1))

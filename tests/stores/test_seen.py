@@ -15,7 +15,7 @@ from nebis.core.owning import KEPT
 from nebis.core.record import Nonce, Outcome, OutcomeKind, RecordId, Retention
 from nebis.core.verbs import Claim, Complete, identity_of
 from nebis.flow import Flow
-from nebis.ports.store import BlockingBackend, Sweep
+from nebis.ports.store import BlockingBackend
 from nebis.stores import open_blocking
 from nebis.stores.sql.asks import Query
 from nebis.stores.sql.seen import SeenEnds
@@ -100,8 +100,7 @@ def test_a_record_that_is_gone_since_it_was_seen_begins_anew(backend: BlockingBa
     [replay, _] = backend.sessions.run(backend.store.apply([again(1), again(2)]))
     assert isinstance(replay, Replay)
     far = replay.record.forget_at + DAY_US
-    for sweep in Sweep:
-        backend.sessions.run(backend.store.sweep(sweep, limit=10, now=far))
+    backend.sessions.run(backend.store.sweep(limit=10, now=far))
     answers = backend.sessions.run(backend.store.apply([again(1), again(2)], now=far))
     assert [answer.how for answer in answers if isinstance(answer, Granted)] == [Grant.NEW, Grant.NEW]
 

@@ -40,3 +40,11 @@ def forget(record: Record | None, now: int) -> Step[OwnerAnswer]:
     if now < record.forget_at:
         return refuse(record, Refusal.NOT_DUE)
     return Step(record=None, answer=KEPT, edge=Edge.FORGOTTEN)
+
+
+def aged_by(record: Record, now: int) -> Record | None:
+    """Return what is left of a record that has aged as far as it may by now: a sweep does all of it at once."""
+    left: Record | None = record
+    for age in (expire, purge, forget):
+        left = age(left, now).record
+    return left

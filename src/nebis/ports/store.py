@@ -95,12 +95,17 @@ class Tally(NamedTuple):
     operation: str
 
 
-class Sweep(StrEnum):
-    """The three ways in which records age."""
+class Swept(NamedTuple):
+    """What one stride over the records did, and where it stands."""
 
-    EXPIRE = "expire"
-    PURGE = "purge"
-    FORGET = "forget"
+    aged: int
+    """How many records were due: outcomes that became tombstones, and records that were removed."""
+    strides: int
+    """How many strides a whole round takes."""
+    ends_round: bool
+    """Whether everything was looked at since the round began."""
+    newest_fence: int
+    """The highest fence so far: it grows by one with each attempt that the store lets in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +136,11 @@ class Store(History, Inbox, Velocity, Protocol):
         """
         ...
 
-    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
-        """Expire, purge or forget at most `limit` records that are due; return how many there were."""
+    def sweep(self, *, limit: int, now: int | None = None) -> Flow[Swept]:
+        """Let at most `limit` records age that are due: what is past its window becomes a tombstone, what is over goes.
+
+        One stride: a small store is looked at as a whole, a large one goes on where the last stride ended.
+        """
         ...
 
     def find(self, identity: bytes) -> Flow[Record | None]:

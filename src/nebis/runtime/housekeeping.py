@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
-from nebis.ports.store import BlockingSessions, Store, StoreFailure, Sweep
+from nebis.ports.store import BlockingSessions, Store, StoreFailure
 from nebis.runtime.counting import Counting
 from nebis.runtime.jitter import jittered
+from nebis.runtime.sweeping import Sweeper
 
 log = logging.getLogger("nebis.housekeeping")
 
-SWEEP_LIMIT = 1000
-"""Small enough to hold its locks for milliseconds; large enough to outrun any arrival rate at the pace below."""
 IDLE_SECONDS = 60.0
-"""Nothing waits for a sweep: a claim decides by itself whether a record's time is over."""
-BUSY_SECONDS = 0.25
-"""Between two full sweeps, so that a backlog is worked off without traffic feeling it."""
+"""Between two rounds. Nothing waits for a sweep: a claim decides by itself whether a record's time is over."""
 
 
 class Housekeeping:
-    """Sweeps in bounded batches; any number of processes may do so at once."""
+    """Sweeps in short strides with rests between them; any number of processes may do so at once."""
 
     def __init__(
         self,
@@ -34,6 +32,8 @@ class Housekeeping:
         self._counting = counting
         self._recover = recover
         self._connect = connect
+        self._sweeper = Sweeper()
+        self._look_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nebis-housekeeping", daemon=True)
         self._thread.start()
@@ -48,20 +48,26 @@ class Housekeeping:
         # The first look is late and spread: a fleet that is restarted must not sweep in step.
         pause_seconds = jittered(IDLE_SECONDS)
         while not self._stop.wait(pause_seconds):
+            pause_seconds = jittered(IDLE_SECONDS)
             try:
                 sessions = sessions or self._connect()
-                self._add_counts(sessions)
-                swept = sweep_once(self._store, sessions)
-                pause_seconds = BUSY_SECONDS if swept >= SWEEP_LIMIT else jittered(IDLE_SECONDS)
-                if self._recover is not None:
-                    self._recover()
+                _, rest_seconds = self._sweeper.stride(self._store, sessions)
+                self._look_around(sessions)
+                pause_seconds = pause_seconds if rest_seconds is None else rest_seconds
             except StoreFailure as failure:
                 log.warning("a sweep did not finish (%s); trying again later", failure.detail)
-                pause_seconds = jittered(IDLE_SECONDS)
             except Exception:  # The thread must outlive any fault, or the tables only grow.
                 log.exception("housekeeping failed; trying again later")
-                pause_seconds = jittered(IDLE_SECONDS)
         self._end(sessions)
+
+    def _look_around(self, sessions: BlockingSessions) -> None:
+        """Add counts and recover, each minute, however many strides there are in between."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + jittered(IDLE_SECONDS)
+        self._add_counts(sessions)
+        if self._recover is not None:
+            self._recover()
 
     def _end(self, sessions: BlockingSessions | None) -> None:
         try:
@@ -82,8 +88,3 @@ class Housekeeping:
         except StoreFailure:
             self._counting.give_back(taken)
             raise
-
-
-def sweep_once(store: Store, sessions: BlockingSessions) -> int:
-    """Run each sweep once; return the largest number of records that one of them found due."""
-    return max(sessions.run(store.sweep(sweep, limit=SWEEP_LIMIT)) for sweep in Sweep)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, TypeVar
 
+from nebis.core.ageing import aged_by
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Fence, Record, RecordId, State
-from nebis.core.step import Edge
 from nebis.core.transitions import transition
-from nebis.core.verbs import AgeingVerb, Expire, Forget, Purge, Verb, identity_of
+from nebis.core.verbs import Verb, identity_of
 from nebis.flow import Ask, Flow, drive, drive_async
 from nebis.ports.history import ATTEMPTS_KEPT, AttemptNote, AuditLine, LateResult, PersonVerb, Signed, word_of
 from nebis.ports.store import (
@@ -22,7 +22,7 @@ from nebis.ports.store import (
     Counts,
     Scan,
     SecretState,
-    Sweep,
+    Swept,
     Tally,
     Tier,
 )
@@ -41,8 +41,6 @@ CAPABILITIES = Capabilities(
     wakes_other_processes=False,
     assumptions=("one process serves every request, and no retry comes after it has ended",),
 )
-
-_AGEING: dict[Sweep, Callable[..., AgeingVerb]] = {Sweep.EXPIRE: Expire, Sweep.PURGE: Purge, Sweep.FORGET: Forget}
 
 
 def _process_clock_us() -> int:
@@ -92,25 +90,24 @@ class MemoryStore(MemoryVelocity):
 
         return (yield from Touch("apply", act))
 
-    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
-        """Age at most `limit` records that are due."""
+    def sweep(self, *, limit: int, now: int | None = None) -> Flow[Swept]:
+        """Let at most `limit` records age that are due."""
 
-        def act() -> int:
+        def act() -> Swept:
             instant = self._instant(now)
             aged = 0
             for identity, record in list(self._records.items()):
-                step = transition(record, _AGEING[sweep](identity=identity), instant, Fence(0))
-                if step.edge is not Edge.REFUSED and aged < limit:
-                    self._keep(identity, step.record)
+                after = aged_by(record, instant)
+                if after is not record and aged < limit:
+                    self._keep(identity, after)
                     aged += 1
-            if sweep is Sweep.FORGET:
-                due = [key for key, (forget_at, _) in self._late_results.items() if forget_at <= instant]
-                for key in due[:limit]:
-                    del self._late_results[key]
-                self._forget_meters(instant, limit)
-            return aged
+            due = [key for key, (forget_at, _) in self._late_results.items() if forget_at <= instant]
+            for key in due[:limit]:
+                del self._late_results[key]
+            self._forget_meters(instant, limit)
+            return Swept(aged, 1, aged < limit, self._newest_fence)
 
-        return (yield from Touch(sweep.value, act))
+        return (yield from Touch("sweep", act))
 
     def find(self, identity: bytes) -> Flow[Record | None]:
         """Read one record by its identity."""

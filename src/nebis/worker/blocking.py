@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from nebis.errors import NotYet
-from nebis.ports.store import StoreFailure, Sweep
+from nebis.ports.store import StoreFailure
 from nebis.recovery import Patience, Report
-from nebis.runtime.housekeeping import SWEEP_LIMIT
 from nebis.runtime.jitter import jittered
+from nebis.runtime.sweeping import sweep_once
 from nebis.sync import Nebis
 from nebis.worker.pace import INTERVAL, SignOfLife, Told, complain, tell, unseen
 
@@ -35,8 +35,7 @@ class Worker:
             except StoreFailure as failure:
                 unseen(failure)
         report = self._nebis.recover(self._patience, may_go_on)
-        for sweep in Sweep:
-            report.swept += backend.sessions.run(backend.store.sweep(sweep, limit=SWEEP_LIMIT))
+        report.swept += backend.sessions.run(sweep_once(backend.store))
         self._told(report)
         return report
 

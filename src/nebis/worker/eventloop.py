@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from nebis.aio import AsyncNebis
 from nebis.errors import NotYet
-from nebis.ports.store import StoreFailure, Sweep
+from nebis.ports.store import StoreFailure
 from nebis.recovery import Patience, Report
-from nebis.runtime.housekeeping import SWEEP_LIMIT
 from nebis.runtime.jitter import jittered
+from nebis.runtime.sweeping import sweep_once
 from nebis.worker.pace import INTERVAL, SignOfLife, Told, complain, tell, unseen
 
 
@@ -36,8 +36,7 @@ class AsyncWorker:
             except StoreFailure as failure:
                 unseen(failure)
         report = await self._nebis.recover(self._patience, may_go_on)
-        for sweep in Sweep:
-            report.swept += await backend.sessions.run(backend.store.sweep(sweep, limit=SWEEP_LIMIT))
+        report.swept += await backend.sessions.run(sweep_once(backend.store))
         self._told(report)
         return report
 

@@ -8,7 +8,7 @@ import pytest
 from nebis import Delivery, Done, Later, Local, Parked, ParkReason, Rejected, Retryable
 from nebis.core.record import State
 from nebis.ports.observer import FoundExpired
-from nebis.ports.store import Scan, Sweep
+from nebis.ports.store import Scan
 from tests.messaging.inbox.offices import BlockingOffice, Office, delivery
 
 Opens = Callable[..., Office]
@@ -209,7 +209,7 @@ def test_redelivery_after_retention_is_detected_and_not_run(sql_office: Opens) -
     [record] = opened.run(lambda store: store.scan(Scan(operation=opened.name)))
     assert record.expires_at - record.created_at >= 14 * 86_400 * 1_000_000
     opened.sql("UPDATE nebis_record SET expires_at = completed_at")
-    opened.run(lambda store: store.sweep(Sweep.EXPIRE, limit=10))
+    opened.run(lambda store: store.sweep(limit=10))
     [record] = opened.run(lambda store: store.scan(Scan(operation=opened.name)))
     assert record.state is State.EXPIRED
 

@@ -1,35 +1,43 @@
-"""Where a sweep over a large table goes on: a hand that moves over its blocks, as that of a clock."""
+"""Where a sweep over a large table goes on: a hand that moves over its places, as that of a clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 STRIDE_BLOCKS: Final = 256
-"""Two megabytes, some thousand records, about a millisecond: shorter than anybody waits for a row or a processor."""
+"""Of PostgreSQL: two megabytes, some thousand records, about two milliseconds where nothing is due."""
 
-BLOCKS_AT_ONCE: Final = 16 * 1024
-"""A sweep reads at most 128 megabytes, about a quarter of a million records, however large the table is."""
+STRIDE_ROWS: Final = 4096
+"""Of SQLite, whose rows are numbered: as many records as above."""
 
 
 class ClockHand:
-    """The first block that was not swept yet."""
+    """The first place that was not swept yet in this round. A place is a block of the table, or the number of a row."""
 
-    def __init__(self) -> None:
-        self._block = 0
+    def __init__(self, stride: int) -> None:
+        self._stride = stride
+        self._place = 0
 
-    def rounds(self, blocks: int) -> Iterator[tuple[int, int]]:
-        """Return ranges of blocks from the hand on, each block of the table at most once."""
-        begin = self._block if self._block < blocks else 0
-        starts = range(begin, begin + min(blocks, BLOCKS_AT_ONCE), STRIDE_BLOCKS)
-        for start in starts:
-            first = start if start < blocks else start - _rounded_up(blocks)
-            yield first, first + STRIDE_BLOCKS
+    @property
+    def is_at_start(self) -> bool:
+        """Whether a round begins."""
+        return self._place == 0
 
-    def passed(self, end: int) -> None:
-        """Go on from here the next time."""
-        self._block = end
+    def next_stride(self, first_place: int = 0) -> tuple[int, int]:
+        """Return where the next stride begins and ends, in a table that begins at this place."""
+        begin = max(self._place, first_place)
+        return begin, begin + self._stride
 
+    def stopped(self, place: int) -> None:
+        """Go on from here, because the stride found all that it may take at once."""
+        self._place = place
 
-def _rounded_up(blocks: int) -> int:
-    return -(-blocks // STRIDE_BLOCKS) * STRIDE_BLOCKS
+    def passed(self, end: int, places: int) -> bool:
+        """Go on from the stride's end; tell whether that was the end of the table, and with it of the round."""
+        ends_round = end >= places
+        self._place = 0 if ends_round else end
+        return ends_round
+
+    def strides(self, places: int) -> int:
+        """Return how many strides a round over so many places takes."""
+        return max(1, -(-places // self._stride))

@@ -25,10 +25,6 @@ class Statements:
     drop_record: Statement
     save_effect: Statement
     drop_effect: Statement
-    drop_effects: Statement
-    expire: Statement
-    purge: Statement
-    forget: Statement
     read_by_id: Statement
     scan: Statement
     count: Statement
@@ -78,8 +74,12 @@ class Statements:
     """Absent where it is no trip to ask first whether a transaction is still the same."""
     complete_and_stage_inside: Statement | None = None
     """Absent for the same reason."""
-    blocks: Statement | None = None
-    """Absent where a sweep finds what is due in one statement."""
+    sweep: Statement | None = None
+    """Absent where a statement is no trip to a server: then the four below do the same."""
+    ends: Statement | None = None
+    remove: Statement | None = None
+    expire: Statement | None = None
+    drop_effects: Statement | None = None
     wake: Statement | None = None
     """Absent where a store cannot call other processes."""
 

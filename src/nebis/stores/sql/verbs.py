@@ -16,13 +16,13 @@ from nebis.ports.store import (
     RowLocked,
     Scan,
     SecretState,
-    Sweep,
     Tally,
 )
 from nebis.stores.sql import migrations
+from nebis.stores.sql.ageing import SqlAgeing
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.batch import Batch
-from nebis.stores.sql.clockhand import ClockHand
+from nebis.stores.sql.clockhand import STRIDE_BLOCKS, STRIDE_ROWS, ClockHand
 from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
@@ -33,7 +33,7 @@ from nebis.stores.sql.velocity import SqlVelocity
 _GENERATED_SECRET = "secret"  # noqa: S105 - the name of a row, not a secret.
 
 
-class SqlStore(SqlInbox, SqlVelocity):
+class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
     """A store in one SQL database; what its flows ask is performed by the sessions of a driver."""
 
     def __init__(self, dialect: Dialect, capabilities: Capabilities) -> None:
@@ -43,7 +43,7 @@ class SqlStore(SqlInbox, SqlVelocity):
         self._dialect = dialect
         self._capabilities = capabilities
         self._seen = SeenEnds()
-        self._hands = {sweep: ClockHand() for sweep in Sweep}
+        self._hand = ClockHand(STRIDE_ROWS if dialect.statements.sweep is None else STRIDE_BLOCKS)
         self.outbox = SqlOutbox(dialect, self.apply, self._write_audit)
 
     @property
@@ -97,41 +97,6 @@ class SqlStore(SqlInbox, SqlVelocity):
 
     def _decide_under_lock(self, batch: Batch, lock: Statement) -> Flow[None]:
         yield from batch.save((yield from batch.lock_and_decide(lock)))
-
-    def sweep(self, sweep: Sweep, *, limit: int, now: int | None = None) -> Flow[int]:
-        """Expire, purge or forget at most `limit` records that are due; nothing in progress or in doubt (I9).
-
-        A large table is swept a part at a time: the next call goes on where this one stopped.
-        """
-        if sweep is Sweep.FORGET:
-            yield from in_transaction(self._forget_the_rest({"limit": limit, "now": now}))
-        if self._statements.blocks is None:
-            return (yield from in_transaction(self._sweep(sweep, {"limit": limit, "now": now})))
-        [(blocks,)] = yield from Query(self._statements.blocks)
-        swept = 0
-        for first, end in self._hands[sweep].rounds(blocks):
-            part: dict[str, object] = {"limit": limit - swept, "now": now, "first_block": first, "end_block": end}
-            swept += yield from in_transaction(self._sweep(sweep, part))
-            if swept >= limit:
-                break
-            self._hands[sweep].passed(end)
-        return swept
-
-    def _sweep(self, sweep: Sweep, shared: dict[str, object]) -> Flow[int]:
-        statement = {
-            Sweep.EXPIRE: self._statements.expire,
-            Sweep.PURGE: self._statements.purge,
-            Sweep.FORGET: self._statements.forget,
-        }[sweep]
-        swept = yield from Query(statement, shared)
-        if swept and sweep is Sweep.EXPIRE:
-            # Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
-            yield from Query(self._statements.drop_effects, {}, [{"record_id": row[0]} for row in swept])
-        return len(swept)
-
-    def _forget_the_rest(self, shared: dict[str, object]) -> Flow[None]:
-        yield from Query(self._statements.forget_late_results, shared)
-        yield from Query(self._velocity.forget, shared)
 
     def find(self, identity: bytes) -> Flow[Record | None]:
         """Read one record by its identity."""

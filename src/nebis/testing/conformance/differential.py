@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from nebis.core.record import EffectVerdict, Outcome, OutcomeKind, Resource
 from nebis.core.verbs import Verb, identity_of
-from nebis.ports.store import Sweep
 from nebis.testing.conformance.harness import Harness
 from nebis.testing.conformance.moves import (
     Case,
@@ -127,10 +126,10 @@ class Differential(RuleBasedStateMachine):
         """Let the store's clock jump back: liveness may suffer, nothing else (F055)."""
         self.now = max(START_US, self.now - span_us)
 
-    @rule(sweep=st.sampled_from(Sweep), limit=st.integers(1, 3))
-    def sweep(self, sweep: Sweep, limit: int) -> None:
+    @rule(limit=st.integers(1, len(KEYS) + 1))
+    def sweep(self, limit: int) -> None:
         """Age what is due."""
-        self.twin.sweep(sweep, limit=limit, now=self.now)
+        self.twin.sweep(limit=limit, now=self.now)
         for case in self.cases.values():
             case.became(self.twin.records.get(case.identity))
 

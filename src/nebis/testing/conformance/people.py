@@ -10,7 +10,6 @@ from nebis.core.answers import Doubtful, Grant, Kept, Locked, Refusal, Refused
 from nebis.core.record import Fence, Record, State
 from nebis.core.verbs import AbsenceProof, DidNotHappen
 from nebis.ports.history import ATTEMPTS_KEPT, AttemptNote, AuditLine, LateResult, Signed
-from nebis.ports.store import Sweep
 from nebis.testing.conformance.harness import Connection, Harness
 from nebis.testing.conformance.moves import claiming
 from nebis.testing.conformance.specimens import LEASE_US, START_US, record_id_of, resolve, take_over
@@ -121,9 +120,9 @@ class TestLateResults:
         late = LateResult(record_id=record_id, fence=Fence(7), effect=None, body=b"paid")
         store.run(store.store.keep_late_result(late, keep_us=10, now=START_US))
 
-        store.run(store.store.sweep(Sweep.FORGET, limit=10, now=START_US + 9))
+        store.run(store.store.sweep(limit=10, now=START_US + 9))
         before = store.run(store.store.late_results_of(record_id))
-        store.run(store.store.sweep(Sweep.FORGET, limit=10, now=START_US + 10))
+        store.run(store.store.sweep(limit=10, now=START_US + 10))
         after = store.run(store.store.late_results_of(record_id))
 
         assert (len(before), after) == (1, [])

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 from nebis.core.answers import Answer, Locked, Refused
 from nebis.core.record import Fence, Record, State
-from nebis.core.step import Edge, Step
+from nebis.core.step import Step
 from nebis.core.transitions import transition
-from nebis.core.verbs import AgeingVerb, Expire, Forget, Purge, Verb, identity_of
-from nebis.ports.store import Counts, Scan, Sweep
+from nebis.core.verbs import Expire, Forget, Purge, Verb, identity_of
+from nebis.ports.store import Counts, Scan
 from nebis.testing.conformance.harness import Connection
 
-_AGEING: dict[Sweep, type[AgeingVerb]] = {Sweep.EXPIRE: Expire, Sweep.PURGE: Purge, Sweep.FORGET: Forget}
 _EVERYTHING = 10_000
 
 
@@ -52,27 +51,38 @@ class Twin:
         assert len(answers) == len(verbs), f"{len(verbs)} verbs got {len(answers)} answers."
         return [self._compare(verb, answer, now) for verb, answer in zip(verbs, answers, strict=True)]
 
-    def sweep(self, sweep: Sweep, *, limit: int, now: int) -> int:
+    def sweep(self, *, limit: int, now: int) -> int:
         """Age records on both sides; the store chooses which of those that are due, not what they become."""
         due: dict[bytes, Record | None] = {}
         for identity, record in self.records.items():
-            step = transition(record, _AGEING[sweep](identity=identity), now, Fence(0))
-            if step.edge is not Edge.REFUSED:
-                due[identity] = step.record
+            left = self._aged(record, now)
+            if left != record:
+                due[identity] = left
 
-        aged = self.connection.run(self.connection.store.sweep(sweep, limit=limit, now=now))
+        swept = self.connection.run(self.connection.store.sweep(limit=limit, now=now))
 
-        assert aged == min(limit, len(due)), f"{sweep} aged {aged} records; {len(due)} are due, the limit is {limit}."
+        aged = swept.aged
+        assert aged == min(limit, len(due)), f"a sweep aged {aged} records; {len(due)} are due, the limit is {limit}."
+        assert swept.ends_round == (aged < limit), "a sweep that was stopped by its limit goes on, any other is over."
+        newest = max(self._newest_fences.values(), default=0)
+        assert swept.newest_fence >= newest, f"a sweep calls {swept.newest_fence} the newest fence after {newest}."
         changed = 0
         for identity, before in list(self.records.items()):
             found = self.connection.find(identity)
             if found != before:
-                assert identity in due, _story(f"{sweep} changed a record that is not due", before, found)
-                assert found == due[identity], _story(f"{sweep} made something else of it", due[identity], found)
+                assert identity in due, _story("a sweep changed a record that is not due", before, found)
+                assert found == due[identity], _story("a sweep made something else of it", due[identity], found)
                 self._keep(identity, found)
                 changed += 1
-        assert changed == aged, f"{sweep} says that it aged {aged} records and changed {changed}."
+        assert changed == aged, f"a sweep says that it aged {aged} records and changed {changed}."
         return aged
+
+    def _aged(self, record: Record, now: int) -> Record | None:
+        """Let a record age as far as it may: what is over goes at once, without being a tombstone first."""
+        left: Record | None = record
+        for verb in (Expire, Purge, Forget):
+            left = transition(left, verb(identity=record.identity), now, Fence(0)).record
+        return left
 
     def compare_readings(self, now: int) -> None:
         """Read everything back in every way and compare."""

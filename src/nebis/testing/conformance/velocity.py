@@ -13,7 +13,6 @@ from nebis.core.answers import Granted
 from nebis.core.record import Ownership
 from nebis.core.velocity import Charge
 from nebis.core.verbs import Release
-from nebis.ports.store import Sweep
 from nebis.testing.conformance.concurrency import race, racers
 from nebis.testing.conformance.harness import Connection, Harness
 from nebis.testing.conformance.specimens import RETENTION, SECOND_US, START_US, claim, complete, identity_of_key
@@ -125,7 +124,7 @@ class TestVelocity:
         assert store.run(store.store.charge([charge], identity=identity, now=over - 1)) is None
         assert store.run(store.store.charge([charge], identity=None, now=over)) is None
         assert store.run(store.store.charge([charge], identity=identity, now=over)) is not None
-        store.run(store.store.sweep(Sweep.EXPIRE, limit=10, now=over))
+        store.run(store.store.sweep(limit=10, now=over))
         assert store.run(store.store.charge([charge], identity=identity, now=over)) is not None
 
     def test_meter_that_no_longer_matters_is_forgotten(self, store: Connection) -> None:
@@ -134,7 +133,7 @@ class TestVelocity:
             store.run(store.store.charge([each], identity=None, now=START_US))
         later = START_US + 20 * WINDOW_US
 
-        store.run(store.store.sweep(Sweep.FORGET, limit=100_000, now=later))
+        store.run(store.store.sweep(limit=100_000, now=later))
 
         # A clock that steps back shows which of the two is gone.
         assert store.run(store.store.charge([charge], identity=None, now=START_US)) is None

@@ -401,79 +401,56 @@ WHERE effect.record_id = member.record_id
     AND effect.name = member.name
 RETURNING effect.record_id;
 
--- name: drop_effects
-DELETE FROM nebis_effect AS effect
-USING unnest(:record_id::uuid[]) AS member (record_id)
-WHERE effect.record_id = member.record_id
-RETURNING effect.record_id;
-
 -- name: wake
 -- A hint for those who wait in other processes, delivered when the transaction commits.
 SELECT pg_notify('nebis', encode(member.identity, 'hex'))::text
 FROM unnest(:identity::bytea[]) AS member (identity);
 
--- name: blocks
-SELECT pg_relation_size('nebis_record') / current_setting('block_size')::bigint;
-
--- fragment: is_in_blocks
--- No index tells what is due: it would cost every completion. A range of the table's blocks is read instead.
-record.ctid >= format('(%s,0)', :first_block::bigint)::tid
-AND record.ctid < format('(%s,0)', :end_block::bigint)::tid
-
--- name: expire
--- I9: neither this nor the next two can see a record that is in progress or in doubt.
+-- name: sweep
+-- One look at a range of the table's blocks: no index tells what is due, as it would cost every completion. Outcomes
+-- past their window become tombstones; what is over altogether goes at once, whatever it was before. I9: a record that
+-- is in progress or in doubt is not seen. Where the limit was reached, the answer says in which block.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
-    SELECT record.identity
+    SELECT record.ctid, record.state = 'A' OR record.forget_at <= clock.now AS is_over
     FROM nebis_record AS record
     CROSS JOIN clock
-    WHERE record.state = 'C'
-        AND record.expires_at <= clock.now
-        AND {is_in_blocks}
-    LIMIT :limit::bigint
-    FOR NO KEY UPDATE OF record SKIP LOCKED
-)
-UPDATE nebis_record AS record
-SET state = 'E',
-    outcome = NULL,
-    open_effect = NULL
-FROM due
-WHERE record.identity = due.identity
-RETURNING record.record_id;
-
--- name: purge
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
-due AS MATERIALIZED (
-    SELECT record.identity
-    FROM nebis_record AS record
-    CROSS JOIN clock
-    WHERE record.state = 'A'
-        AND record.expires_at <= clock.now
-        AND {is_in_blocks}
+    WHERE record.state IN ('C', 'A', 'E')
+        AND CASE record.state WHEN 'E' THEN record.forget_at ELSE record.expires_at END <= clock.now
+        AND record.ctid >= format('(%s,0)', :first::bigint)::tid
+        AND record.ctid < format('(%s,0)', :end::bigint)::tid
     LIMIT :limit::bigint
     FOR UPDATE OF record SKIP LOCKED
+),
+-- Under its lock a row stays where it is, so that it is found without an index.
+removed AS (
+    DELETE FROM nebis_record AS record
+    USING due
+    WHERE record.ctid = due.ctid
+        AND due.is_over
+),
+expired AS (
+    UPDATE nebis_record AS record
+    SET state = 'E',
+        outcome = NULL,
+        open_effect = NULL
+    FROM due
+    WHERE record.ctid = due.ctid
+        AND NOT due.is_over
+    RETURNING record.record_id
+),
+-- Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
+dropped AS (
+    DELETE FROM nebis_effect AS effect
+    USING expired
+    WHERE effect.record_id = expired.record_id
 )
-DELETE FROM nebis_record AS record
-USING due
-WHERE record.identity = due.identity
-RETURNING record.record_id;
-
--- name: forget
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
-due AS MATERIALIZED (
-    SELECT record.identity
-    FROM nebis_record AS record
-    CROSS JOIN clock
-    WHERE record.state = 'E'
-        AND record.forget_at <= clock.now
-        AND {is_in_blocks}
-    LIMIT :limit::bigint
-    FOR UPDATE OF record SKIP LOCKED
-)
-DELETE FROM nebis_record AS record
-USING due
-WHERE record.identity = due.identity
-RETURNING record.record_id;
+SELECT
+    count(*),
+    CASE WHEN count(*) >= :limit::bigint THEN (max(due.ctid)::text::point)[0]::bigint END,
+    pg_relation_size('nebis_record') / current_setting('block_size')::bigint,
+    COALESCE(pg_sequence_last_value('nebis_fence'), 0)
+FROM due;
 
 -- name: read_by_id
 SELECT {record_columns}, {effect_columns}

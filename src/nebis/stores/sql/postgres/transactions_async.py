@@ -97,7 +97,7 @@ class AsyncPostgresTransaction(Generic[C]):
             await self._detached(self._begin())
         except asyncio.CancelledError:
             # Whoever is cancelled here never sees the transaction, so it would keep its locks for ever.
-            self._start(self._rollback())
+            self._start(self._in_turn(self._rollback()))
             raise
 
     async def run(self, flow: Flow[T]) -> T:
@@ -152,15 +152,33 @@ class AsyncPostgresTransaction(Generic[C]):
             await self._end()
 
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do one thing after the other, each in a task that no caller can cancel."""
-        return await asyncio.shield(self._start(work))
+        """Do one thing after the other, each in a task that no caller can cancel.
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(self._in_turn(work))
+        Whoever waits is told by the task itself: a shield would tell it one turn of the loop later, and a single
+        transaction does four things.
+        """
+        told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._start(self._telling(work, told))
+        return await told
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         # The loop itself holds tasks only weakly, and a detached one has nobody else.
         self._tasks.add(task)
         task.add_done_callback(self._forget)
-        return task
+
+    async def _telling(self, work: Coroutine[Any, Any, T], told: asyncio.Future[T]) -> None:
+        try:
+            result = await self._in_turn(work)
+        except asyncio.CancelledError:
+            told.cancel()
+            raise
+        except BaseException as error:
+            if not told.done():  # Otherwise its caller was cancelled meanwhile, and hears of nothing any more.
+                told.set_exception(error)
+            raise
+        if not told.done():
+            told.set_result(result)
 
     async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
         async with self._turn:

@@ -192,39 +192,39 @@ DELETE FROM nebis_effect
 WHERE record_id = :record_id
 RETURNING record_id;
 
+-- name: ends
+-- What a sweep goes over: row numbers. The newest fence says how much came.
+SELECT
+    (SELECT min(rowid) FROM nebis_record),
+    (SELECT max(rowid) FROM nebis_record),
+    (SELECT last FROM nebis_fence);
+
+-- name: remove
+-- What is over altogether goes at once, whatever it was before. I9: neither this nor the next can see a record that is
+-- in progress or in doubt.
+DELETE FROM nebis_record
+WHERE rowid IN (
+    SELECT due.rowid
+    FROM nebis_record AS due
+    WHERE due.rowid >= :first
+        AND due.rowid < :end
+        AND ((due.state = 'A' AND due.expires_at <= {now}) OR (due.state IN ('C', 'E') AND due.forget_at <= {now}))
+    LIMIT :limit
+)
+RETURNING record_id;
+
 -- name: expire
--- I9: neither this nor the next two can see a record that is in progress or in doubt.
 UPDATE nebis_record
 SET state = 'E',
     outcome = NULL,
     open_effect = NULL
-WHERE identity IN (
-    SELECT due.identity
+WHERE rowid IN (
+    SELECT due.rowid
     FROM nebis_record AS due
-    WHERE due.state = 'C'
+    WHERE due.rowid >= :first
+        AND due.rowid < :end
+        AND due.state = 'C'
         AND due.expires_at <= {now}
-    LIMIT :limit
-)
-RETURNING record_id;
-
--- name: purge
-DELETE FROM nebis_record
-WHERE identity IN (
-    SELECT due.identity
-    FROM nebis_record AS due
-    WHERE due.state = 'A'
-        AND due.expires_at <= {now}
-    LIMIT :limit
-)
-RETURNING record_id;
-
--- name: forget
-DELETE FROM nebis_record
-WHERE identity IN (
-    SELECT due.identity
-    FROM nebis_record AS due
-    WHERE due.state = 'E'
-        AND due.forget_at <= {now}
     LIMIT :limit
 )
 RETURNING record_id;
