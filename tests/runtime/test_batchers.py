@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +16,7 @@ from nebis.core.verbs import Verb, identity_of
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.runtime.async_batcher import AsyncBatcher
-from nebis.runtime.blocking_batcher import BlockingBatcher
+from nebis.runtime.blocking_batcher import BlockingBatcher, Waiter, wake_next
 from nebis.runtime.gathering import Gathering
 from tests.runtime.verbs import claim, renewal
 
@@ -195,6 +196,112 @@ def test_a_caller_that_is_cancelled_harms_nobody_and_its_verb_is_sent() -> None:
 
     assert asyncio.run(main()) == KEPT
     assert sum(recorder.batches) == 2
+
+
+class Interrupted(BaseException):
+    """Raised by a signal in the midst of whatever the main thread does, as Ctrl-C and time limits are."""
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_leaves_nobody_asleep() -> None:
+    gate = threading.Event()
+
+    def gated(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        gate.wait(10)
+        return [KEPT for _ in batch]
+
+    # With a single lane all who come behind the first are of one batch, the interrupted one in the midst of it.
+    gathering: Gathering[Waiter] = Gathering(lanes=1, is_shared_out=False)
+    batcher = BlockingBatcher(gated, gathering)
+
+    def raise_interrupted(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, raise_interrupted)
+    try:
+        with ThreadPoolExecutor() as pool:
+            others = [pool.submit(batcher.apply, claim(1))]
+            until(lambda: not gathering.is_quiet)
+            others.append(pool.submit(batcher.apply, claim(2)))
+            until(lambda: gathering.waiting == 1)
+
+            def join_and_interrupt() -> None:
+                until(lambda: gathering.waiting == 2)
+                others.append(pool.submit(batcher.apply, claim(4)))
+                until(lambda: gathering.waiting == 3)
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+            interrupting = pool.submit(join_and_interrupt)
+            with pytest.raises(Interrupted):
+                batcher.apply(claim(3))
+            interrupting.result(10)
+            gate.set()
+
+            assert [other.result(10) for other in others] == [KEPT] * 3
+    finally:
+        gate.set()
+        signal.signal(signal.SIGUSR1, before)
+    batcher.close()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        threading.Event().wait(0.001)  # Nothing says so.
+
+
+def test_everybody_is_woken_although_some_have_gone_before_and_some_go_as_they_are_woken() -> None:
+    waiters = [Waiter() for _ in range(5)]
+    others = iter(waiters)
+    waiters[0].is_gone = waiters[2].is_gone = True
+
+    for _ in range(5):
+        wake_next(others)
+        if not waiters[3].is_pending.locked():
+            wake_next(others)  # By the fourth, which was interrupted right after it was woken.
+
+    assert not any(waiter.is_pending.locked() for waiter in waiters)
+
+
+def test_the_next_is_woken_only_when_the_one_before_is_awake() -> None:
+    waiters = [Waiter() for _ in range(3)]
+    others = iter(waiters)
+
+    wake_next(others)
+
+    assert [waiter.is_pending.locked() for waiter in waiters] == [False, True, True]
+
+
+def test_threads_that_ask_again_and_again_are_all_answered() -> None:
+    recorder = Recorder()
+    batcher = BlockingBatcher(recorder)
+
+    def ask(start: int) -> list[Answer | Locked]:
+        return [batcher.apply(claim(1000 * start + number)) for number in range(100)]
+
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        told = [future.result(60) for future in [pool.submit(ask, start) for start in range(16)]]
+    batcher.close()
+
+    assert told == [[KEPT] * 100] * 16
+    assert sum(recorder.batches) == 1600
+
+
+def test_closing_answers_whoever_waits_and_ends_the_thread() -> None:
+    gate = threading.Event()
+
+    def gated(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        gate.wait(10)
+        return [KEPT for _ in batch]
+
+    gathering: Gathering[Waiter] = Gathering(lanes=1, is_shared_out=False)
+    batcher = BlockingBatcher(gated, gathering)
+    with ThreadPoolExecutor() as pool:
+        futures = [pool.submit(batcher.apply, claim(number)) for number in range(4)]
+        until(lambda: gathering.waiting == 3)
+        closing = pool.submit(batcher.close)
+        gate.set()
+
+        assert [future.result(10) for future in futures] == [KEPT] * 4
+        assert closing.result(10) is None
 
 
 def test_a_verb_that_is_asked_for_as_the_last_carrier_leaves_is_carried() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Claim, Verb, identity_of
+from nebis.core.verbs import Claim, Suspend, Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
 from nebis.flows.drain import let_go
@@ -111,7 +111,7 @@ class BlockingWorld:
         """Run an engine flow whose handler is this one; its claim is renewed until the flow ends."""
         turn = BlockingTurn(self, handler, single)
         try:
-            return drive(flow, turn.perform)
+            return turn.run(flow)
         finally:
             turn.close()
 
@@ -158,26 +158,46 @@ class BlockingWorld:
 class BlockingTurn:
     """One request's turn in the blocking world."""
 
+    # What most turns never touch has its value here, so that it costs them nothing.
+    single: Single | None = None
+    target: object | None = None
+    """What the next transaction of this turn joins; None for a connection of ours."""
+    transaction: BlockingTransaction | None = None
+    """The open transaction of this turn; verbs run inside it while it is open."""
+    settled: Outcome | None = None
+    """Set once the handler's own transaction holds the outcome."""
+    staged: tuple[Message, ...] = ()
+    """What a single transaction commits together with that outcome."""
+    ledger: Ledger | None = None
+    """What the attempt knows of its effects."""
+    beside: Callable[[Inbox], Flow[None]] | None = None
+    """What is written in the handler's own transaction, right before its outcome."""
+    _is_closed = False
+    _watch: Watch | None = None
+    _moves: bytes | None = None
+
     def __init__(self, world: BlockingWorld, handler: Handler, single: Single | None = None) -> None:
-        self.single = single
-        self.target: object | None = None if single is None else single.target
-        """What the next transaction of this turn joins; None for a connection of ours."""
+        if single is not None:
+            self.single = single
+            self.target = single.target
         world.enter(self)
         self._world = world
         self._handler = handler
-        self._is_closed = False
-        self._watch: Watch | None = None
-        self._moves: bytes | None = None
-        self.transaction: BlockingTransaction | None = None
-        """The open transaction of this turn; verbs run inside it while it is open."""
-        self.settled: Outcome | None = None
-        """Set once the handler's own transaction holds the outcome."""
-        self.staged: tuple[Message, ...] = ()
-        """What a single transaction commits together with that outcome."""
-        self.ledger: Ledger | None = None
-        """What the attempt knows of its effects."""
-        self.beside: Callable[[Inbox], Flow[None]] | None = None
-        """What is written in the handler's own transaction, right before its outcome."""
+
+    def run(self, flow: Flow[T]) -> T:
+        """Run a flow to its end: `drive` with `perform`, without a call between the two for each ask."""
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    answer = _PERFORM[type(ask)](self, ask)
+                except BaseException as error:  # noqa: BLE001 - the flow decides, as in `drive`.
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(answer)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
 
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
@@ -224,7 +244,10 @@ class BlockingTurn:
                 # Asking again inside a transaction that failed is hopeless; it can only be rolled back.
                 raise StoreUnavailable(f"the transaction failed and will be rolled back: {failure.detail}") from failure
             return answer
-        return self._world.apply(ask.verb if self._watch is None else self._watch.sends(ask.verb))
+        verb = ask.verb
+        if type(verb) is Suspend and self._watch is not None:
+            self._watch.sends(verb)
+        return self._world.apply(verb)
 
     def find(self, ask: Find) -> Record | None:
         backend = self._world.backend

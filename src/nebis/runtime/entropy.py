@@ -12,6 +12,9 @@ from nebis.ports.asks import Drawn
 _MARKS = 0x7 << 76 | 0b10 << 62
 """Version 7, and the variant that has versions."""
 _RANDOM_BITS = (1 << 80) - 1 & ~(0xF << 76 | 0b11 << 62)
+# The same generator, where it is there. `urandom` lets go of the interpreter meanwhile, and among many threads each
+# request would have to stand in line once more to get it back.
+_random_bytes = getattr(os, "getrandom", os.urandom)
 
 
 def draw(*_: object) -> Drawn:
@@ -20,7 +23,7 @@ def draw(*_: object) -> Drawn:
     The record id leads with the time (UUID version 7), so that its index grows at one end; nothing relies on it.
     Whatever is given is left alone: a world's table of performers may name this as it stands.
     """
-    random = os.urandom(26)
+    random = _random_bytes(26)
     bits = int.from_bytes(random[:10], "big") & _RANDOM_BITS
     milliseconds = time.time_ns() // 1_000_000
     record_id = UUID(int=milliseconds << 80 | bits | _MARKS)

@@ -43,7 +43,7 @@ class Signals:
 
     def applied(self, verb: Verb) -> None:
         """Wake those who wait for the record if this verb may have ended its attempt."""
-        if isinstance(verb, ENDINGS):
+        if self._waiting and isinstance(verb, ENDINGS):
             self.wake(identity_of(verb))
 
     def wake(self, identity: bytes) -> None:
