@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from nebis.core.quick import quick
+from nebis.core.quick import maker, quick
 from nebis.core.record import Record
 from nebis.core.verbs import Claim
 
@@ -90,3 +90,15 @@ def test_every_field_of_a_quick_class_gets_its_own_argument(cls: Any) -> None:
 
     assert type(made) is cls
     assert all(getattr(made, each.name) == (each.name,) for each in fields(cls))
+
+
+@pytest.mark.parametrize("given", [{"number": 1, "name": "a"}, {"number": 2, "name": "b", "place": UUID(int=3)}])
+def test_a_maker_makes_what_the_class_makes_from_the_same_arguments(given: dict[str, Any]) -> None:
+    make = maker(Quick)
+
+    assert make(**given) == Quick(**given)
+    assert type(make(**given)) is Quick
+    with pytest.raises(FrozenInstanceError):
+        make(**given).number = 2  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        make(**given, size=2)
