@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nebis.keys as module
 from nebis.core.keygrammar import parse_key
 from nebis.errors import MisuseError
-from nebis.keys import WeaknessCode, derived_key, uuid4_key, uuid7_key, weaknesses
+from nebis.keys import WeaknessCode, derived_key, is_ordinary, uuid4_key, uuid7_key, weaknesses
 
 GOOD_KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
@@ -188,3 +188,9 @@ def test_a_megabyte_is_judged_in_linear_time_sec37(unit: str) -> None:
 
     # A quadratic scan takes hours; the bound leaves room for a loaded machine.
     assert time.perf_counter() - started < 20
+
+
+@pytest.mark.parametrize("key", [GOOD_KEY, GOOD_KEY.upper(), "0" * 36, "11111111-1111-1111-1111-111111111111", "a,b"])
+def test_an_ordinary_key_is_well_spelled_and_not_weak(key: str) -> None:
+    assert is_ordinary(key) is (len(set(key)) > 7)
+    assert not is_ordinary(key) or (parse_key(key) == key and weaknesses(key) == ())

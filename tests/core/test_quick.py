@@ -109,3 +109,15 @@ def test_a_maker_knows_the_same_defaults_and_wants_the_same_fields() -> None:
     assert maker(Quick)(number=1, name="a") == Quick(number=1, name="a")
     with pytest.raises(TypeError):
         maker(Quick)(number=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("given", [{"number": 1, "name": "a"}, {"number": 2, "name": "b", "place": UUID(int=3)}])
+def test_a_maker_makes_what_the_class_makes_from_the_same_arguments(given: dict[str, Any]) -> None:
+    make = maker(Quick)
+
+    assert make(**given) == Quick(**given)
+    assert type(make(**given)) is Quick
+    with pytest.raises(FrozenInstanceError):
+        make(**given).number = 2  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        make(**given, size=2)
