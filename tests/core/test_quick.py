@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from nebis.core.quick import quick
-from nebis.core.record import Record
-from nebis.core.verbs import Claim
+from nebis.core.quick import in_order, quick
+from nebis.core.record import Outcome, Ownership, Record
+from nebis.core.verbs import Claim, Complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +90,21 @@ def test_every_field_of_a_quick_class_gets_its_own_argument(cls: Any) -> None:
 
     assert type(made) is cls
     assert all(getattr(made, each.name) == (each.name,) for each in fields(cls))
+
+
+@pytest.mark.parametrize("cls", [Quick, Record, Complete, Outcome, Ownership])
+def test_a_value_made_in_order_is_the_one_made_by_name(cls: Any) -> None:
+    given = {each.name: (each.name,) for each in fields(cls)}
+
+    made = in_order(cls)(*given.values())
+
+    assert type(made) is cls
+    assert made == cls(**given)
+    assert hash(made) == hash(cls(**given))
+    with pytest.raises(FrozenInstanceError):
+        setattr(made, fields(cls)[0].name, 2)
+
+
+def test_a_value_made_in_order_wants_every_field() -> None:
+    with pytest.raises(TypeError):
+        in_order(Quick)(1, "a", True)

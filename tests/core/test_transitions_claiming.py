@@ -119,6 +119,44 @@ def test_a_claim_is_answered_and_changes_nothing(
     assert step.record is record
 
 
+def test_a_first_life_says_of_each_field_what_its_name_does() -> None:
+    verb = specimens.claim(mode=EffectsMode.DECLARED, command=b"command")
+    version, fingerprint = verb.fingerprints[0]
+    expires_at = NOW + verb.retention.outcome_us
+
+    assert first_life(verb, NOW, NEXT_FENCE) == Record(
+        identity=verb.identity,
+        record_id=verb.record_id,
+        tenant=verb.tenant,
+        scope=verb.scope,
+        operation=verb.operation,
+        key=verb.key,
+        fingerprint=fingerprint,
+        fingerprint_version=version,
+        mode=verb.mode,
+        state=State.IN_PROGRESS,
+        fence=NEXT_FENCE,
+        nonce=verb.nonce,
+        lease_until=NOW + verb.lease_us,
+        attempts=1,
+        recoveries=0,
+        is_dirty=False,
+        is_awaited=False,
+        created_at=NOW,
+        completed_at=None,
+        expires_at=expires_at,
+        forget_at=expires_at + verb.retention.metadata_us,
+        doubt_since=None,
+        doubt_reason=None,
+        rejection=None,
+        outcome_kind=None,
+        outcome=None,
+        resource=None,
+        command=b"command",
+        effects=(),
+    )
+
+
 def test_a_first_life_has_the_newest_fingerprint_and_all_its_times() -> None:
     verb = specimens.claim(fingerprints=(UNKNOWN_FINGERPRINT, FINGERPRINT))
 

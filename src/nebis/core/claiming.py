@@ -19,7 +19,7 @@ from nebis.core.answers import (
     TakeOverAnswer,
     Unreadable,
 )
-from nebis.core.record import EffectsMode, EffectVerdict, Fence, Nonce, Record, State
+from nebis.core.record import EffectsMode, EffectVerdict, Fence, Nonce, Record, State, make_record
 from nebis.core.step import Edge, Step, changed, refusal_of_state, refuse
 from nebis.core.verbs import Claim, ExpiredPolicy, TakeOver
 
@@ -32,36 +32,36 @@ def first_life(claim: Claim, now: int, fence: Fence) -> Record:
     """Return the record that a granted claim begins. A store's own insert must write exactly this."""
     version, fingerprint = claim.fingerprints[0]
     expires_at = now + claim.retention.outcome_us
-    return Record(
-        identity=claim.identity,
-        record_id=claim.record_id,
-        tenant=claim.tenant,
-        scope=claim.scope,
-        operation=claim.operation,
-        key=claim.key,
-        fingerprint=fingerprint,
-        fingerprint_version=version,
-        mode=claim.mode,
-        state=State.IN_PROGRESS,
-        fence=fence,
-        nonce=claim.nonce,
-        lease_until=now + claim.lease_us,
-        attempts=1,
-        recoveries=0,
-        is_dirty=claim.mode is EffectsMode.OPAQUE,
-        is_awaited=False,
-        created_at=now,
-        completed_at=None,
-        expires_at=expires_at,
-        forget_at=expires_at + claim.retention.metadata_us,
-        doubt_since=None,
-        doubt_reason=None,
-        rejection=None,
-        outcome_kind=None,
-        outcome=None,
-        resource=None,
-        command=claim.command,
-        effects=(),
+    return make_record(  # Every claim makes one: in the order of the fields, which a test compares with their names.
+        claim.identity,
+        claim.record_id,
+        claim.tenant,
+        claim.scope,
+        claim.operation,
+        claim.key,
+        fingerprint,
+        version,
+        claim.mode,
+        State.IN_PROGRESS,
+        fence,
+        claim.nonce,
+        now + claim.lease_us,
+        1,  # attempts
+        0,  # recoveries
+        claim.mode is EffectsMode.OPAQUE,
+        False,  # noqa: FBT003 - is_awaited
+        now,
+        None,  # completed_at
+        expires_at,
+        expires_at + claim.retention.metadata_us,
+        None,  # doubt_since
+        None,  # doubt_reason
+        None,  # rejection
+        None,  # outcome_kind
+        None,  # outcome
+        None,  # resource
+        claim.command,
+        (),  # effects
     )
 
 

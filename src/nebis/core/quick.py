@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -31,3 +32,26 @@ def quick(cls: type[V]) -> type[V]:
         setattr(faster, attribute, getattr(usual, attribute))
     made.__init__ = faster
     return cls
+
+
+def in_order(cls: type[V]) -> Callable[..., V]:
+    """Return a function that makes such a frozen value from all of its fields, in their order and without names.
+
+    Names of arguments are most of what a value costs: without them it takes a third of the time that `quick` leaves.
+    For what every request makes; anything else is made by name, where a mistake is seen. What `quick` asks of a class
+    holds here too.
+    """
+    made: Any = cls
+    names = [field.name for field in fields(made)]
+    opened = type(cls.__name__, (), {"__slots__": made.__slots__})
+    place: dict[str, Any] = {"Opened": opened, "Frozen": cls}
+    lines = [
+        f"def make({', '.join(names)}):",
+        "    value = Opened()",
+        *(f"    value.{name} = {name}" for name in names),
+        "    value.__class__ = Frozen",
+        "    return value",
+    ]
+    exec("\n".join(lines), place)  # noqa: S102 - as above.
+    make: Callable[..., V] = place["make"]
+    return make

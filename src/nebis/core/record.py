@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NewType
 from uuid import UUID
 
-from nebis.core.quick import quick
+from nebis.core.quick import in_order, quick
 
 RecordId = NewType("RecordId", UUID)
 Fence = NewType("Fence", int)
@@ -125,6 +125,9 @@ class Outcome:
     body: bytes = field(repr=False)
 
 
+make_outcome: Final = in_order(Outcome)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """Something done outside the record: its intent and, once known, its result."""
@@ -173,6 +176,9 @@ class Ownership:
     nonce: Nonce
 
 
+make_ownership: Final = in_order(Ownership)
+
+
 @quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -215,7 +221,7 @@ class Record:
     @property
     def ownership(self) -> Ownership:
         """Return the proof of whoever holds this record."""
-        return Ownership(identity=self.identity, record_id=self.record_id, fence=self.fence, nonce=self.nonce)
+        return make_ownership(self.identity, self.record_id, self.fence, self.nonce)
 
     @property
     def open_effect(self) -> Effect | None:
@@ -253,3 +259,6 @@ class Record:
             return False
         opened = self.open_effect
         return opened is None or opened.may_be_called_again(now)
+
+
+make_record: Final = in_order(Record)

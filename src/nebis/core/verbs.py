@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from nebis.core.quick import quick
+from nebis.core.quick import in_order, quick
 from nebis.core.record import (
     EffectClass,
     EffectsMode,
@@ -106,6 +106,9 @@ class Complete:
     outcome: Outcome
     retention: Retention
     resource: Resource | None = None
+
+
+make_complete: Final = in_order(Complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

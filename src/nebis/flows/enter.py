@@ -11,10 +11,10 @@ from nebis.core.record import State
 from nebis.core.verbs import Claim
 from nebis.errors import InFlight
 from nebis.flow import Flow
-from nebis.flows.persist import as_refusal, send_claim
+from nebis.flows.persist import UNANSWERED, as_refusal, claim_again, tried
 from nebis.flows.request import Request
-from nebis.flows.welcome import has_passed, is_limited, welcome
-from nebis.ports.asks import AwaitChange, Draw, Drawn, Elapsed, Find, RequireOutside
+from nebis.flows.welcome import has_passed, welcome
+from nebis.ports.asks import Apply, AwaitChange, Draw, Drawn, Elapsed, Find, RequireOutside
 from nebis.ports.store import StoreFailure
 
 FIRST_POLL_SECONDS = 0.05
@@ -37,13 +37,21 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
     drawn: Drawn = yield _DRAW
     claim = request.claim(drawn.record_id, drawn.nonce)
     yield RequireOutside(claim.identity, claim.operation)
-    if is_limited(request):
+    if request.deadline is not None or not request.may_begin or request.charges:
         claim = yield from welcome(request, claim)
-    answer = yield from _claim_once(claim, request)
-    if claim.will_wait and isinstance(answer, _BUSY):
-        answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request), answer)
-    if isinstance(answer, Locked):
-        raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
+    answer: ClaimAnswer | Locked | StoreFailure
+    try:
+        answer = yield Apply(claim)
+    except StoreFailure as failure:
+        answer = failure
+    if isinstance(answer, UNANSWERED):
+        answer = yield from _claim_again(claim, request, answer)
+    if isinstance(answer, _BUSY):
+        if claim.will_wait:
+            answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request), answer)
+        if isinstance(answer, Locked):
+            raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
+    assert not isinstance(answer, Granted) or answer.record.nonce == claim.nonce  # I6: granted to us and nobody else.
     return answer
 
 
@@ -79,14 +87,18 @@ def _patience_ends(request: Request, now: float) -> float:
 
 
 def _claim_once(claim: Claim, request: Request) -> Flow[ClaimAnswer | Locked]:
+    return (yield from _claim_again(claim, request, (yield from tried(claim))))
+
+
+def _claim_again(
+    claim: Claim, request: Request, last: ClaimAnswer | Locked | StoreFailure
+) -> Flow[ClaimAnswer | Locked]:
+    """Go on until there is an answer; `Locked` says that somebody's open transaction has nothing to show for it."""
     try:
-        answer = yield from send_claim(claim, request.policy.confirm_seconds)
+        answer = yield from claim_again(claim, request.policy.confirm_seconds, last)
     except StoreFailure as failure:
         raise as_refusal(failure) from failure
-    if isinstance(answer, Locked):
-        return (yield from _behind_a_lock(claim))
-    assert not isinstance(answer, Granted) or answer.record.nonce == claim.nonce  # I6: granted to us and nobody else.
-    return answer
+    return (yield from _behind_a_lock(claim)) if isinstance(answer, Locked) else answer
 
 
 def _behind_a_lock(claim: Claim) -> Flow[ClaimAnswer | Locked]:

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
-from nebis.core.answers import (
-    ClaimAnswer,
-    Doubtful,
-    Gone,
-    Granted,
-    Replay,
-    Reused,
-    Running,
-    Unreadable,
-)
+from nebis.core.answers import Doubtful, Gone, Granted, Replay, Reused, Running, Unreadable
 from nebis.core.record import Record
 from nebis.flow import Flow
 from nebis.flows.enter import enter
 from nebis.flows.request import Ending, Request, finished
+from nebis.flows.settle import complete, rendered
 from nebis.flows.undo import conclude, undo
-from nebis.ports.asks import KeepAlive, Raised, Returned, RunHandler, Settled, Tell
-from nebis.ports.observer import (
-    AttemptStarted,
-    Event,
-    FoundExpired,
-    FoundInDoubt,
-    FoundInFlight,
-    FoundKeyReused,
-    FoundUnreadable,
-    Replayed,
-)
+from nebis.ports.asks import KeepAlive, Raised, Returned, RunHandler, Settled, TellClaimed
 
 
 def execute(request: Request) -> Flow[Ending]:
-    """Own the record and run the handler outside any transaction of the claim (C2), or answer without running."""
-    begun = yield from begin(request)
-    return (yield from run(request, begun)) if isinstance(begun, Record) else begun
+    """Own the record and run the handler outside any transaction of the claim (C2), or answer without running.
+
+    The same as `begin` and `run`, written out: a flow inside of a flow is paid again at each of its asks, and this is
+    the way of nearly every request.
+    """
+    answer = yield from enter(request)
+    yield TellClaimed(answer)
+    if not isinstance(answer, Granted):
+        return without_running(answer)
+    record, policy = answer.record, request.policy
+    yield KeepAlive(record, policy.lease_us, policy.renewal_seconds)
+    if record.rejection is not None:
+        return (yield from undo(request, record))
+    end: Returned[object] | Raised | Settled = yield RunHandler(record)
+    if isinstance(end, Returned) and not end.effects and end.never_asked is None and not request.seats:
+        return (yield from complete(request, record, rendered(request, end.value)))
+    return (yield from conclude(request, record, end))
 
 
 def begin(request: Request) -> Flow[Record | Ending]:
@@ -44,7 +38,7 @@ def begin(request: Request) -> Flow[Record | Ending]:
     A record that is being undone is undone to its end here, since its handler never runs again.
     """
     answer = yield from enter(request)
-    yield Tell(told(answer))
+    yield TellClaimed(answer)
     if not isinstance(answer, Granted):
         return without_running(answer)
     return (yield from attend(request, answer.record))
@@ -67,35 +61,3 @@ def without_running(answer: Replay | Running | Reused | Doubtful | Gone | Unread
     if isinstance(answer, Replay):
         return finished(answer.record, is_replay=True)
     return answer
-
-
-def told(answer: ClaimAnswer) -> Event:
-    """Return what observers are told about a claim."""
-    record: Record = answer.record
-    operation, operation_id = record.operation, str(record.record_id)
-    match answer:  # In the order of how often they come.
-        case Granted():
-            return AttemptStarted(
-                operation=operation,
-                operation_id=operation_id,
-                how=answer.how,
-                attempt=record.attempts,
-                fence=record.fence,
-            )
-        case Replay():
-            assert record.outcome_kind is not None  # I3
-            return Replayed(operation=operation, operation_id=operation_id, kind=record.outcome_kind)
-        case Running():
-            return FoundInFlight(operation=operation, operation_id=operation_id)
-        case Reused():
-            return FoundKeyReused(operation=operation, operation_id=operation_id)
-        case Doubtful():
-            return FoundInDoubt(operation=operation, operation_id=operation_id, reason=record.doubt_reason or "")
-        case Gone():
-            return FoundExpired(operation=operation, operation_id=operation_id)
-        case Unreadable():
-            return FoundUnreadable(
-                operation=operation, operation_id=operation_id, fingerprint_version=record.fingerprint_version
-            )
-        case _:
-            assert_never(answer)

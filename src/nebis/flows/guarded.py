@@ -16,6 +16,7 @@ from nebis.ports.asks import (
     Elapsed,
     Pause,
     Tell,
+    TellCompleted,
     TransactionBegin,
     TransactionCommit,
     TransactionHold,
@@ -24,7 +25,7 @@ from nebis.ports.asks import (
     TransactionSettle,
 )
 from nebis.ports.messages import Message
-from nebis.ports.observer import Completed, DoubtRaised, EffectKnown
+from nebis.ports.observer import DoubtRaised, EffectKnown
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, StoreFailure
 
 DOUBT_ENDED_INSIDE = "transaction-ended-inside"
@@ -76,7 +77,7 @@ def commit_guarded(record: Record, policy: Policy, outcome: Outcome, messages: t
     """Write the outcome and commit it with the business rows and the messages, or raise; nothing is half done."""
     verb = Complete(ownership=record.ownership, outcome=outcome, retention=policy.kept)
     yield from _commit(record, policy, TransactionSettle(verb, messages), lambda found: found.state is State.COMPLETED)
-    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
+    yield from TellCompleted(record, outcome.kind)
 
 
 def commit_step(record: Record, policy: Policy, step: Effect) -> Flow[None]:

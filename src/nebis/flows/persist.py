@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from nebis.core.answers import (
     Answer,
@@ -36,6 +36,16 @@ LOCKED_CLAIM_SECONDS = 0.2
 # Made once: a union that is written where it is used is made anew each time.
 _CLAIM_ANSWERS: Final = (Granted, Replay, Running, Reused, Doubtful, Gone, Unreadable, Locked)
 _OWNER_ANSWERS: Final = (Kept, Intended, Refused)
+UNANSWERED: Final = (Locked, StoreFailure)
+"""What a first try ends with where the store did not say what became of it."""
+
+
+def tried(verb: Verb) -> Flow[Any]:
+    """Ask once, and return the answer, or the failure in its place."""
+    try:
+        return (yield Apply(verb))
+    except StoreFailure as failure:
+        return failure
 
 
 def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked]:
@@ -43,8 +53,17 @@ def send_claim(claim: Claim, budget_seconds: float) -> Flow[ClaimAnswer | Locked
 
     A definite failure of the first try ends it at once: nothing was claimed, so nobody has to be kept waiting.
     """
-    answer = yield from _send(
+    last = yield from tried(claim)
+    return (yield from claim_again(claim, budget_seconds, last))
+
+
+def claim_again(
+    claim: Claim, budget_seconds: float, last: ClaimAnswer | Locked | StoreFailure
+) -> Flow[ClaimAnswer | Locked]:
+    """Go on with a claim whose first try ended like this."""
+    answer = yield from _send_again(
         claim,
+        last,
         failed_seconds=budget_seconds,
         locked_seconds=min(LOCKED_CLAIM_SECONDS, budget_seconds),
         gives_up_at_once=True,
@@ -58,8 +77,10 @@ def send_unowned(verb: TakeOver | Resolve, budget_seconds: float) -> Flow[TakeOv
 
     Whoever holds the row locked is at work with it, so that is an answer too.
     """
-    answer = yield from _send(
+    last = yield from tried(verb)
+    answer = yield from _send_again(
         verb,
+        last,
         failed_seconds=budget_seconds,
         locked_seconds=min(LOCKED_CLAIM_SECONDS, budget_seconds),
         gives_up_at_once=True,
@@ -74,9 +95,17 @@ def send_owned(verb: OwnerVerb, budget_seconds: float) -> Flow[Kept | Intended |
     Raises `NotConfirmed` when the budget is spent, and leaves the write with the runtime, which goes on sending it:
     until it lands nobody may be told anything (I11).
     """
+    last = yield from tried(verb)
+    return (yield from insist(verb, budget_seconds, last))
+
+
+def insist(
+    verb: OwnerVerb, budget_seconds: float, last: Kept | Intended | Refused | Locked | StoreFailure
+) -> Flow[Kept | Intended | Refused]:
+    """Go on with an owner's write whose first try ended like this."""
     try:
-        answer = yield from _send(
-            verb, failed_seconds=budget_seconds, locked_seconds=budget_seconds, gives_up_at_once=False
+        answer = yield from _send_again(
+            verb, last, failed_seconds=budget_seconds, locked_seconds=budget_seconds, gives_up_at_once=False
         )
     except StoreFailure as failure:
         yield from KeepTrying(verb)
@@ -88,24 +117,31 @@ def send_owned(verb: OwnerVerb, budget_seconds: float) -> Flow[Kept | Intended |
     return answer
 
 
-def _send(verb: Verb, *, failed_seconds: float, locked_seconds: float, gives_up_at_once: bool) -> Flow[Answer | Locked]:
-    """Ask, and ask again with the same nonce after anything but an answer; raise or return the last word."""
+def _send_again(
+    verb: Verb,
+    last: Answer | Locked | StoreFailure,
+    *,
+    failed_seconds: float,
+    locked_seconds: float,
+    gives_up_at_once: bool,
+) -> Flow[Answer | Locked]:
+    """Ask again with the same nonce after anything but an answer; raise or return the last word.
+
+    The first try is its caller's own, so that the usual request, which needs no other, passes through no flow more.
+    """
     began: float | None = None
     pause_seconds = FIRST_PAUSE_SECONDS
     failure: StoreFailure | None = None
     while True:
-        try:
-            answer: Answer | Locked = yield Apply(verb)
-        except IndefiniteFailure as unknown:
-            failure = unknown
-        except DefiniteFailure as refused:
+        if isinstance(last, DefiniteFailure):
             # That this try changed nothing says nothing about an earlier one, which may still land.
             if gives_up_at_once and failure is None:
-                raise
-            failure = failure or refused
-        else:
-            if not isinstance(answer, Locked):
-                return answer
+                raise last
+            failure = failure or last
+        elif isinstance(last, StoreFailure):
+            failure = last
+        elif not isinstance(last, Locked):
+            return last
         now = yield from Elapsed()
         began = now if began is None else began
         budget_seconds = locked_seconds if failure is None else failed_seconds
@@ -115,6 +151,7 @@ def _send(verb: Verb, *, failed_seconds: float, locked_seconds: float, gives_up_
             return Locked()
         yield from Pause(pause_seconds)
         pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+        last = yield from tried(verb)
 
 
 def as_refusal(failure: StoreFailure) -> StoreUnavailable | NotConfirmed:

@@ -8,11 +8,11 @@ from nebis.core.answers import Doubtful, GivenUp, Granted, Kept, Locked, Refused
 from nebis.core.record import Record, State
 from nebis.core.verbs import TakeOver
 from nebis.flow import Flow
-from nebis.flows.execute import attend, run, told
+from nebis.flows.execute import attend, run
 from nebis.flows.persist import send_unowned
 from nebis.flows.request import Ending, Request
 from nebis.policy import Policy, microseconds
-from nebis.ports.asks import Draw, Tell
+from nebis.ports.asks import Draw, Tell, TellClaimed
 from nebis.ports.observer import DoubtRaised, GaveUp
 
 
@@ -41,7 +41,7 @@ def recover(request: Request, record: Record) -> Flow[Ending | GivenUp | MovedOn
     answer = yield from take_over(record, request.policy, request.policy.recoveries_limit)
     if not isinstance(answer, Granted):
         return answer
-    yield from Tell(told(answer))
+    yield from TellClaimed(answer)
     begun = yield from attend(request, answer.record)
     return (yield from run(request, begun)) if isinstance(begun, Record) else begun
 

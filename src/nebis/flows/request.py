@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
-from nebis.core.quick import quick
-from nebis.core.record import Effect, Outcome, Record, RecordId
+from nebis.core.quick import in_order, quick
+from nebis.core.record import Effect, Outcome, Record, RecordId, make_outcome
 from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
 from nebis.deadline import Deadline
@@ -119,6 +119,9 @@ class Finished:
     """When the answer stops being kept, on the store's clock; known once it was read back."""
 
 
+make_finished: Final = in_order(Finished)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """An attempt that ended without an outcome; its handler's exception goes on to the caller."""
@@ -142,9 +145,5 @@ def finished(record: Record, *, is_replay: bool) -> Finished:
     """Return the outcome of a completed record."""
     assert record.outcome_kind is not None  # I3
     assert record.outcome is not None  # I3
-    return Finished(
-        record_id=record.record_id,
-        outcome=Outcome(kind=record.outcome_kind, body=record.outcome),
-        is_replay=is_replay,
-        expires_at=record.expires_at,
-    )
+    outcome = make_outcome(record.outcome_kind, record.outcome)
+    return make_finished(record.record_id, outcome, is_replay, record.expires_at)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from nebis.core.answers import Doubtful, Kept, Refusal, Refused, Running
-from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, State
-from nebis.core.verbs import Complete, Doubt, Release, Suspend, Withdraw
+from nebis.core.answers import Doubtful, Intended, Kept, Locked, Refusal, Refused, Running
+from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, State, make_outcome
+from nebis.core.verbs import Doubt, Release, Suspend, Withdraw, make_complete
 from nebis.errors import EffectInDoubt, EffectTimedOut, InDoubt, ResultUnstorable, Retryable
 from nebis.flow import Flow
 from nebis.flows.late import keep_late
-from nebis.flows.persist import send_owned
-from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished
+from nebis.flows.persist import UNANSWERED, insist, send_owned
+from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished, make_finished
 from nebis.flows.welcome import weigh
-from nebis.ports.asks import Raised, Returned, Settled, Tell
+from nebis.ports.asks import Apply, Raised, Returned, Settled, Tell, TellCompleted
 from nebis.ports.observer import (
-    Completed,
     DoubtRaised,
     Event,
     OwnershipLost,
@@ -23,6 +22,7 @@ from nebis.ports.observer import (
     Suspended,
     Withdrawn,
 )
+from nebis.ports.store import StoreFailure
 
 DOUBT_HANDLER_RAISED = "handler-raised"
 DOUBT_CODE_CHANGED = "code-changed"
@@ -94,22 +94,28 @@ def classified(request: Request, error: Exception) -> tuple[Exception, Dispositi
 def rendered(request: Request, value: object) -> Outcome:
     """Render a result once, before anything is stored; one that cannot be kept is a final, honest answer (O6)."""
     try:
-        return Outcome(kind=OutcomeKind.SUCCEEDED, body=request.encode(value))
+        return make_outcome(OutcomeKind.SUCCEEDED, request.encode(value))
     except ResultUnstorable as error:
         return Outcome(kind=OutcomeKind.UNSTORABLE, body=request.encode_rejection(error))
 
 
 def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]:
     """Store the outcome, and answer with it only once the store confirmed it (I11)."""
-    verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
-    answer = yield from send_owned(verb, request.policy.confirm_seconds)
+    verb = make_complete(record.ownership, outcome, request.policy.kept, None)
+    answer: Kept | Intended | Refused | Locked | StoreFailure
+    try:
+        answer = yield Apply(verb)
+    except StoreFailure as failure:
+        answer = failure
+    if isinstance(answer, UNANSWERED):
+        answer = yield from insist(verb, request.policy.confirm_seconds, answer)
     if isinstance(answer, Refused):
         yield from keep_late(record, request.policy, verb, answer)
         return (yield from lost(record, answer))
     if request.meters:
         yield from weigh(request, outcome)
-    yield Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
-    return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
+    yield TellCompleted(record, outcome.kind)
+    return make_finished(record.record_id, outcome, False, None)  # noqa: FBT003 - is_replay, and never read back.
 
 
 def _give_back(request: Request, record: Record, error: Exception, verb: Release | Withdraw) -> Flow[Ending]:

@@ -19,7 +19,7 @@ from nebis.core.verbs import Claim, Complete, Doubt
 from nebis.errors import InFlight, NotConfirmed, StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
 from nebis.flows.enter import RETRY_AFTER_SECONDS, outlast_twins
-from nebis.flows.execute import told, without_running
+from nebis.flows.execute import without_running
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE, learn, tell_ended_inside, undo
 from nebis.flows.persist import send_claim, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
@@ -33,6 +33,8 @@ from nebis.ports.asks import (
     RunHandler,
     Settled,
     Tell,
+    TellClaimed,
+    TellCompleted,
     TransactionApply,
     TransactionBegin,
     TransactionCommit,
@@ -40,7 +42,7 @@ from nebis.ports.asks import (
     TransactionSettle,
 )
 from nebis.ports.messages import Message
-from nebis.ports.observer import Completed, Released, Withdrawn
+from nebis.ports.observer import Released, Withdrawn
 from nebis.ports.store import IndefiniteFailure, RowLocked, StoreFailure
 
 
@@ -73,7 +75,7 @@ def _enter(request: Request, claim: Claim) -> Flow[Record | Ending]:
     answer = yield from outlast_twins(claim, request, lambda: _claim_inside(claim), answer)
     if isinstance(answer, Locked):
         raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
-    yield from Tell(told(answer))
+    yield from TellClaimed(answer)
     return answer.record if isinstance(answer, Granted) else without_running(answer)
 
 
@@ -121,7 +123,7 @@ def _commit(
         yield from TransactionRollback()
         yield from _doubt_ended_inside(request, claim, record)
     yield from weigh(request, outcome)
-    yield from Tell(Completed(operation=record.operation, operation_id=str(record.record_id), kind=outcome.kind))
+    yield from TellCompleted(record, outcome.kind)
     return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
 

@@ -19,11 +19,6 @@ from nebis.ports.velocity import ChargeVelocity
 _BEGUN = (State.IN_PROGRESS, State.IN_DOUBT, State.COMPLETED)
 
 
-def is_limited(request: Request) -> bool:
-    """Tell whether anything at all is asked; of most requests nothing is."""
-    return request.deadline is not None or not request.may_begin or bool(request.charges)
-
-
 def welcome(request: Request, claim: Claim) -> Flow[Claim]:
     """Return the claim to make, or raise `DeadlinePassed`, `TokenExpired` or `TooFast`: nothing is recorded then."""
     if (yield from has_passed(request)):

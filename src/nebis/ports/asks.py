@@ -1,4 +1,7 @@
-"""What engine flows ask of a runtime: verbs on one record, a handler's turn, a pause, a random draw."""
+"""What engine flows ask of a runtime: verbs on one record, a handler's turn, a pause, a random draw.
+
+Those that every request asks are not frozen, which makes them at a third of the price; nobody changes an ask.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from nebis.core.answers import Answer, Locked
-from nebis.core.record import Effect, Nonce, Outcome, Record, RecordId
+from nebis.core.answers import Answer, ClaimAnswer, Locked
+from nebis.core.record import Effect, Nonce, Outcome, OutcomeKind, Record, RecordId
 from nebis.core.verbs import Verb
 from nebis.flow import Ask
 from nebis.ports.history import LateResult
 from nebis.ports.messages import Message
-from nebis.ports.observer import Event
+from nebis.ports.observer import Completed, Event, claimed
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Apply(Ask[Answer | Locked]):
     """Apply a verb to its record. The runtime may gather equal verbs of many callers into one commit."""
 
@@ -31,7 +34,7 @@ class Find(Ask[Record | None]):
     identity: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Drawn:
     """The random marks of one attempt."""
 
@@ -44,7 +47,7 @@ class Draw(Ask[Drawn]):
     """Draw a record id and a nonce that nobody else has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequireOutside(Ask[None]):
     """Refuse a request that comes from inside the very attempt that it would wait for (F067)."""
 
@@ -73,7 +76,7 @@ class AwaitChange(Ask[bool]):
     waiters_limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeepAlive(Ask[None]):
     """Renew this claim from now on, until the flow ends."""
 
@@ -82,7 +85,7 @@ class KeepAlive(Ask[None]):
     renewal_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Returned(Generic[T]):
     """A handler that returned."""
 
@@ -111,7 +114,7 @@ class Settled:
     """What is still to be staged with the outcome, where the transaction ends later."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunHandler(Ask["Returned[object] | Raised | Settled"]):
     """Give the handler its turn, as the owner of this record."""
 
@@ -185,11 +188,47 @@ class KeepLate(Ask[None]):
     keep_us: int
 
 
-@dataclass(frozen=True, slots=True)
 class Tell(Ask[None]):
     """Tell the observers what happened."""
 
-    event: Event
+    __slots__ = ("_event",)
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+
+    @property
+    def event(self) -> Event:
+        """Return what they are told."""
+        return self._event
+
+
+class TellClaimed(Tell):
+    """Tell the observers how a claim was answered. The event is made when it is read: mostly nobody listens."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: ClaimAnswer) -> None:
+        self.answer = answer
+
+    @property
+    def event(self) -> Event:
+        """Make what they are told."""
+        return claimed(self.answer)
+
+
+class TellCompleted(Tell):
+    """Tell the observers that an attempt stored its outcome; the event is made when it is read, as above."""
+
+    __slots__ = ("_kind", "_record")
+
+    def __init__(self, record: Record, kind: OutcomeKind) -> None:
+        self._record = record
+        self._kind = kind
+
+    @property
+    def event(self) -> Event:
+        """Make what they are told."""
+        return Completed(operation=self._record.operation, operation_id=str(self._record.record_id), kind=self._kind)
 
 
 @dataclass(frozen=True, slots=True)

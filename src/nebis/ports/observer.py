@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
-from nebis.core.answers import Grant, Refusal
-from nebis.core.record import EffectVerdict, OutcomeKind
+from nebis.core.answers import (
+    ClaimAnswer,
+    Doubtful,
+    Gone,
+    Grant,
+    Granted,
+    Refusal,
+    Replay,
+    Reused,
+    Running,
+    Unreadable,
+)
+from nebis.core.record import EffectVerdict, OutcomeKind, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,3 +204,35 @@ class GapFound(Event):
 
 Observer: TypeAlias = Callable[[Event], None]
 """Called in the process, in order, after the store confirmed. What it raises is logged and goes no further."""
+
+
+def claimed(answer: ClaimAnswer) -> Event:
+    """Return what observers are told about a claim."""
+    record: Record = answer.record
+    operation, operation_id = record.operation, str(record.record_id)
+    match answer:  # In the order of how often they come.
+        case Granted():
+            return AttemptStarted(
+                operation=operation,
+                operation_id=operation_id,
+                how=answer.how,
+                attempt=record.attempts,
+                fence=record.fence,
+            )
+        case Replay():
+            assert record.outcome_kind is not None  # I3
+            return Replayed(operation=operation, operation_id=operation_id, kind=record.outcome_kind)
+        case Running():
+            return FoundInFlight(operation=operation, operation_id=operation_id)
+        case Reused():
+            return FoundKeyReused(operation=operation, operation_id=operation_id)
+        case Doubtful():
+            return FoundInDoubt(operation=operation, operation_id=operation_id, reason=record.doubt_reason or "")
+        case Gone():
+            return FoundExpired(operation=operation, operation_id=operation_id)
+        case Unreadable():
+            return FoundUnreadable(
+                operation=operation, operation_id=operation_id, fingerprint_version=record.fingerprint_version
+            )
+        case _:
+            assert_never(answer)

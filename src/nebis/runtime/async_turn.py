@@ -34,6 +34,8 @@ from nebis.ports.asks import (
     RunHandler,
     Settled,
     Tell,
+    TellClaimed,
+    TellCompleted,
     TransactionApply,
     TransactionBegin,
     TransactionCommit,
@@ -349,4 +351,6 @@ _PERFORM: dict[type[Ask[Any]], Callable[[AsyncTurn, Any], Awaitable[Any] | Any]]
     KeepTrying: AsyncTurn.keep_trying,
     KeepLate: AsyncTurn.keep_late,
     Tell: AsyncTurn.tell,
+    TellClaimed: AsyncTurn.tell,
+    TellCompleted: AsyncTurn.tell,
 }

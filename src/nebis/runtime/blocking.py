@@ -33,6 +33,8 @@ from nebis.ports.asks import (
     RunHandler,
     Settled,
     Tell,
+    TellClaimed,
+    TellCompleted,
     TransactionApply,
     TransactionBegin,
     TransactionCommit,
@@ -382,4 +384,6 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     KeepTrying: BlockingTurn.keep_trying,
     KeepLate: BlockingTurn.keep_late,
     Tell: BlockingTurn.tell,
+    TellClaimed: BlockingTurn.tell,
+    TellCompleted: BlockingTurn.tell,
 }
