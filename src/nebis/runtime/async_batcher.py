@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.verbs import Verb
@@ -13,6 +14,9 @@ from nebis.runtime.gathering import LANES, Gathering, Member, blames_a_member, o
 
 Waiter: TypeAlias = "asyncio.Future[Answer | Locked]"
 Send: TypeAlias = Callable[[Sequence[Verb]], Awaitable[Sequence[Answer | Locked]]]
+
+_verb: Final[Callable[[Member[Waiter]], Verb]] = operator.attrgetter("verb")
+_waiter: Final[Callable[[Member[Waiter]], Waiter]] = operator.attrgetter("waiter")
 
 
 class AsyncBatcher:
@@ -55,7 +59,7 @@ class AsyncBatcher:
             self._lanes_open -= 1
 
     async def _deliver(self, batch: list[Member[Waiter]]) -> None:
-        verbs = [member.verb for member in batch]
+        verbs = list(map(_verb, batch))
         try:
             try:
                 answers = await self._send(verbs)
@@ -72,9 +76,9 @@ class AsyncBatcher:
         except BaseException:
             _fail(batch, IndefiniteFailure("the process is ending"))
             raise
-        for member, answer in zip(batch, answers, strict=True):
-            if not member.waiter.done():
-                member.waiter.set_result(answer)
+        for waiter, answer in zip(map(_waiter, batch), answers, strict=True):
+            if not waiter.done():
+                waiter.set_result(answer)
 
 
 def _fail(batch: list[Member[Waiter]], error: Exception) -> None:

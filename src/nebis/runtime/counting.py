@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from nebis.core.answers import Grant
+from nebis.core.answers import ClaimAnswer, Doubtful, Gone, Grant, Granted, Replay, Reused, Running
 from nebis.ports.observer import (
     AttemptStarted,
     DoubtRaised,
@@ -36,6 +36,13 @@ _NAMES: dict[type[Event], str] = {
     MessageIgnored: "ignored",
     GapFound: "gaps",
 }
+_NAMES_OF_ANSWERS: dict[type[ClaimAnswer], str] = {
+    Replay: _NAMES[Replayed],
+    Running: _NAMES[FoundInFlight],
+    Reused: _NAMES[FoundKeyReused],
+    Doubtful: _NAMES[FoundInDoubt],
+    Gone: _NAMES[FoundExpired],
+}
 _NAMES_OF_GRANTS = {
     Grant.RUN_AGAIN: "expired_retries",
     Grant.TAKEN_OVER: "takeovers",
@@ -48,14 +55,28 @@ class Counting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[Tally] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, event: Event) -> None:
         """Count one event, if it is of a kind that people ask for."""
         name = _NAMES_OF_GRANTS.get(event.how) if isinstance(event, AttemptStarted) else _NAMES.get(type(event))
         if name is not None:
-            with self._lock:
-                self._counts[Tally(name, event.operation)] += 1
+            self._count(name, event.operation)
+
+    def claimed(self, answer: ClaimAnswer) -> None:
+        """Count how a claim was answered, as the event would be; it is not made for this alone."""
+        if not isinstance(answer, Granted):
+            name = _NAMES_OF_ANSWERS.get(type(answer))
+        elif answer.how is Grant.NEW:
+            return  # Nearly all of them are.
+        else:
+            name = _NAMES_OF_GRANTS.get(answer.how)
+        if name is not None:
+            self._count(name, answer.record.operation)
+
+    def _count(self, name: str, operation: str) -> None:
+        with self._lock:
+            self._counts[name, operation] += 1
 
     @property
     def has_any(self) -> bool:
@@ -65,8 +86,8 @@ class Counting:
     def take(self) -> dict[Tally, int]:
         """Return what was counted since the last time, and begin anew."""
         with self._lock:
-            taken, self._counts = dict(self._counts), Counter()
-        return taken
+            taken, self._counts = self._counts, Counter()
+        return {Tally(*counted): number for counted, number in taken.items()}
 
     def give_back(self, taken: dict[Tally, int]) -> None:
         """Count again what could not be added to the store."""

@@ -7,10 +7,11 @@ idle caller pays nothing for batching, and under load many verbs share one round
 from __future__ import annotations
 
 import copy
+import functools
+import operator
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.errors import Overloaded
@@ -29,13 +30,17 @@ LONGEST_QUEUE = LANES * LARGEST_BATCH
 that the process is overloaded, instead of filling its memory. Writes of owners are never refused: claims bound them."""
 
 
-@dataclass(slots=True, eq=False)
-class Member(Generic[W]):
+class Member(NamedTuple, Generic[W]):
     """One verb on its way, and whoever waits for its answer."""
 
     verb: Verb
     identity: bytes
     waiter: W
+
+
+_member: Final[Callable[[tuple[Verb, bytes, Any]], Member[Any]]] = functools.partial(tuple.__new__, Member)
+"""Makes one without a call into Python, of which two are made for every request."""
+_identity: Final = operator.itemgetter(1)
 
 
 class Gathering(Generic[W]):
@@ -67,14 +72,14 @@ class Gathering(Generic[W]):
     def add(self, verb: Verb, waiter: W) -> None:
         """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
         if not isinstance(verb, Claim):
-            self._owners.append(Member(verb, identity_of(verb), waiter))
+            self._owners.append(_member((verb, identity_of(verb), waiter)))
             return
         if self._claims_waiting >= self._longest_queue:
             raise Overloaded(f"{self._claims_waiting} claims wait for the store")
         queue = self._claims.get(verb.operation)
         if queue is None:
             queue = self._claims[verb.operation] = deque()
-        queue.append(Member(verb, verb.identity, waiter))
+        queue.append(_member((verb, verb.identity, waiter)))
         self._claims_waiting += 1
 
     @property
@@ -99,13 +104,12 @@ class Gathering(Generic[W]):
         batch = self._alone_next() or self._longer(idle_lanes)
         if batch:
             self._busy_lanes += 1
-            self._under_way.update([member.identity for member in batch])
         return batch
 
     def leave(self, batch: Iterable[Member[W]]) -> None:
         """Free the lane that carried a batch."""
         self._busy_lanes -= 1
-        self._under_way.difference_update([member.identity for member in batch])
+        self._under_way.difference_update(map(_identity, batch))
 
     def put_apart(self, members: Iterable[Member[W]]) -> None:
         """Send each of these by itself, before anything else."""
@@ -115,6 +119,7 @@ class Gathering(Generic[W]):
         for _ in range(len(self._alone)):
             member = self._alone.popleft()
             if member.identity not in self._under_way:
+                self._under_way.add(member.identity)
                 return [member]
             self._alone.append(member)
         return []
@@ -126,17 +131,16 @@ class Gathering(Generic[W]):
         return self._next_claims(idle_lanes) or self._next_owners(idle_lanes)
 
     def _next_owners(self, idle_lanes: int) -> list[Member[W]]:
-        return self._picked(self._owners, self._share(len(self._owners), idle_lanes), set())
+        return self._picked(self._owners, self._share(len(self._owners), idle_lanes))
 
     def _next_claims(self, idle_lanes: int) -> list[Member[W]]:
         """Take from every operation in turn."""
         batch: list[Member[W]] = []
-        taken: set[bytes] = set()
         wanted = self._share(self._claims_waiting, idle_lanes)
         for operation in list(self._claims):
             queue = self._claims.pop(operation)
             fair_share = -(-(wanted - len(batch)) // (len(self._claims) + 1))
-            batch += self._picked(queue, fair_share, taken)
+            batch += self._picked(queue, fair_share)
             if queue:
                 self._claims[operation] = queue  # At the end: its turn comes again after all others.
         self._claims_waiting -= len(batch)
@@ -145,18 +149,33 @@ class Gathering(Generic[W]):
     def _share(self, waiting: int, idle_lanes: int) -> int:
         return min(-(-waiting // idle_lanes) if self._is_shared_out else waiting, self._largest_batch)
 
-    def _picked(self, queue: deque[Member[W]], wanted: int, taken: set[bytes]) -> list[Member[W]]:
-        """Take the first members that have no twin under way or in this batch; the others keep their places."""
+    def _picked(self, queue: deque[Member[W]], wanted: int) -> list[Member[W]]:
+        """Take the first members that have no twin under way, and let them be under way; the others keep their places.
+
+        Twins are rare, so all are taken at once where there are none.
+        """
+        under_way = self._under_way
+        if wanted >= len(queue):
+            batch = list(queue)
+            queue.clear()
+        else:
+            batch = [queue.popleft() for _ in range(wanted)]
+        identities = set(map(_identity, batch))
+        if len(identities) == len(batch) and under_way.isdisjoint(identities):
+            under_way |= identities
+            return batch
+        queue.extendleft(reversed(batch))
+        return self._picked_apart(queue, wanted)
+
+    def _picked_apart(self, queue: deque[Member[W]], wanted: int) -> list[Member[W]]:
         batch: list[Member[W]] = []
         passed: list[Member[W]] = []
-        under_way = self._under_way
         while queue and len(batch) < wanted:
             member = queue.popleft()
-            identity = member.identity
-            if identity in under_way or identity in taken:
+            if member.identity in self._under_way:
                 passed.append(member)
             else:
-                taken.add(identity)
+                self._under_way.add(member.identity)
                 batch.append(member)
         queue.extendleft(reversed(passed))
         return batch

@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from nebis.core.answers import Grant, Locked, Refusal, Refused
 from nebis.core.record import Ownership, Record
@@ -34,22 +33,34 @@ NOTE_AFTER_SECONDS = 1.0
 """An attempt that lives for so long is written down for people; most end sooner and cost nothing (decision 0005)."""
 
 
-@dataclass(slots=True, eq=False)
 class Watch:
     """One claim that is kept alive, and the news that it was lost."""
 
-    record: Record
-    """As it was granted."""
-    lease_us: int
-    renewal_seconds: float
-    due: float
-    note_due: float
-    is_noted: bool = False
-    """Whether it is written down for people."""
-    lost_reason: Refusal | None = None
-    suspension: Suspend | None = None
-    """The write by which its owner lets the lease lapse, set before it is sent."""
-    _when_lost: list[Callable[[], object]] = field(default_factory=list)
+    __slots__ = (
+        "_when_lost",
+        "due",
+        "is_noted",
+        "lease_us",
+        "lost_reason",
+        "note_due",
+        "record",
+        "renewal_seconds",
+        "suspension",
+    )
+
+    def __init__(self, record: Record, lease_us: int, renewal_seconds: float, due: float, note_due: float) -> None:
+        self.record = record
+        """As it was granted."""
+        self.lease_us = lease_us
+        self.renewal_seconds = renewal_seconds
+        self.due = due
+        self.note_due = note_due
+        self.is_noted = False
+        """Whether it is written down for people."""
+        self.lost_reason: Refusal | None = None
+        self.suspension: Suspend | None = None
+        """The write by which its owner lets the lease lapse, set before it is sent."""
+        self._when_lost: tuple[Callable[[], object], ...] = ()
 
     @property
     def ownership(self) -> Ownership:
@@ -63,8 +74,8 @@ class Watch:
 
     def when_lost(self, call: Callable[[], object]) -> None:
         """Call back, from the heartbeat's thread, once the claim is lost."""
-        self._when_lost.append(call)
-        if self.is_lost:
+        self._when_lost += (call,)
+        if self.lost_reason is not None:
             call()
 
     def sends(self, verb: Verb) -> Verb:
@@ -75,12 +86,12 @@ class Watch:
 
     def tell_nobody(self) -> None:
         """Let go of whoever wanted the news, who holds this watch: the circle would wait for the garbage collector."""
-        self._when_lost.clear()
+        self._when_lost = ()
 
     def lose(self, reason: Refusal) -> None:
         """Spread the news that another attempt took over."""
         self.lost_reason = reason
-        for call in tuple(self._when_lost):
+        for call in self._when_lost:
             call()
 
 
@@ -109,7 +120,7 @@ class Heartbeat:
         note_due = now + (NOTE_AFTER_SECONDS if record.attempts == 1 else 0.0)
         watch = Watch(record, lease_us, renewal_seconds, now + renewal_seconds, note_due)
         self._watches.add(watch)
-        if self._thread is None or _next_due(watch) < self._wakes_at:
+        if self._thread is None or note_due < self._wakes_at or watch.due < self._wakes_at:
             with self._condition:
                 self._start()
                 self._condition.notify()

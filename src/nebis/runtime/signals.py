@@ -36,6 +36,11 @@ class Signals:
             if not waiting:
                 self._waiting.pop(identity, None)
 
+    @property
+    def is_anybody_waiting(self) -> bool:
+        """Tell whether anybody waits for any record: mostly nobody does, and nobody has to be looked for."""
+        return bool(self._waiting)
+
     def applied(self, verb: Verb) -> None:
         """Wake those who wait for the record if this verb may have ended its attempt."""
         if isinstance(verb, ENDINGS):
