@@ -27,6 +27,7 @@ _PLURAL = [
     statement
     for statement in (
         _STATEMENTS.complete,
+        _STATEMENTS.exchange,
         _STATEMENTS.complete_and_stage,
         _STATEMENTS.renew,
         _STATEMENTS.release,

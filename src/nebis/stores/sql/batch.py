@@ -28,6 +28,7 @@ Values = dict[str, object]
 _CLAIMS: Final = {Claim}
 _COMPLETIONS: Final = {Complete}
 _FAST: Final = {Claim, Complete, Renew, Release}
+_EXCHANGED: Final = {Claim, Complete}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,14 @@ class Batch:
     @property
     def fast_statements(self) -> int:
         """Count the fast statements that this batch will run."""
-        return len(self._kinds & _FAST)
+        kinds = {type(verb) for verb in self.unanswered.values()} & _FAST
+        return 1 if kinds == _EXCHANGED and self._statements.exchange is not None else len(kinds)
 
     def run_fast(self) -> Flow[None]:
         """Answer every verb that finds its record as it hopes to: one statement for each kind of verb."""
+        if self._kinds == _EXCHANGED and self._statements.exchange is not None:
+            yield from self._exchange(self._statements.exchange)
+            return
         if Claim in self._kinds:
             yield from self._claim(self._of(Claim))
         if Complete in self._kinds:
@@ -140,6 +145,19 @@ class Batch:
         for identity, fence, created_at in rows:
             claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
             answers[claim.identity] = Granted(record=first_life(claim, created_at, fence), how=Grant.NEW)
+
+    def _exchange(self, exchange: Statement) -> Flow[None]:
+        """Claim and complete in one trip."""
+        completions = {f"done_{name}": column for name, column in _completing(self._of(Complete)).items()}
+        members = Columns(**_claiming(self._of(Claim)).by_name, **completions)
+        rows = yield from Query(exchange, self._now, members)
+        unanswered, answers = self.unanswered, self.answers
+        for identity, fence, created_at, _ in rows:
+            verb = unanswered.pop(bytes(identity))
+            if isinstance(verb, Claim):
+                answers[verb.identity] = Granted(record=first_life(verb, created_at, fence), how=Grant.NEW)
+            else:
+                answers[identity_of(verb)] = KEPT
 
     def _write(self, statement: Statement, columns: dict[str, list[Any]]) -> Flow[None]:
         rows = yield from Query(statement, self._now, Columns(**columns))

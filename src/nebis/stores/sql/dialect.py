@@ -68,8 +68,10 @@ class Statements:
     """Absent where every change of the schema runs in a transaction."""
     end_alone: Statement | None = None
     """Absent for the same reason."""
-    complete_and_stage: Statement | None = None
+    exchange: Statement | None = None
     """Absent where a statement is no trip to a server."""
+    complete_and_stage: Statement | None = None
+    """Absent for the same reason."""
     claim_inside: Statement | None = None
     """Absent where a transaction locks the whole database: then nobody else claims during one."""
     complete_inside: Statement | None = None

@@ -101,7 +101,8 @@ LEFT JOIN claimed ON TRUE;
 -- The lease is not asked: a late owner that nobody fenced holds the truth.
 held AS MATERIALIZED (
     SELECT member.*, record.is_awaited
-    FROM unnest(
+    FROM instant
+    CROSS JOIN unnest(
         {owner_columns}, :outcome_kind::text[], :outcome::bytea[], :outcome_us::bigint[], :forget_us::bigint[],
         :resource_type::text[], :resource_id::text[]
     ) AS member (
@@ -119,10 +120,10 @@ UPDATE nebis_record AS record
 SET state = 'C',
     is_dirty = FALSE,
     is_awaited = FALSE,
-    completed_at = clock.now,
-    expires_at = GREATEST(record.expires_at, clock.now + held.outcome_us),
+    completed_at = instant.now,
+    expires_at = GREATEST(record.expires_at, instant.now + held.outcome_us),
     forget_at = GREATEST(
-        record.forget_at, GREATEST(record.expires_at, clock.now + held.outcome_us) + held.forget_us
+        record.forget_at, GREATEST(record.expires_at, instant.now + held.outcome_us) + held.forget_us
     ),
     doubt_since = NULL,
     doubt_reason = NULL,
@@ -133,7 +134,7 @@ SET state = 'C',
     resource_id = COALESCE(held.resource_id, record.resource_id),
     command = NULL
 FROM held
-CROSS JOIN clock
+CROSS JOIN instant
 WHERE record.identity = held.identity
 RETURNING
     record.identity,
@@ -145,10 +146,10 @@ INSERT INTO nebis_outbox (
     created_at, available_at, message_id, topic, content_type, ordering_key, headers, payload
 )
 SELECT
-    clock.now, COALESCE(message.available_at, clock.now), message.message_id, message.topic, message.content_type,
+    instant.now, COALESCE(message.available_at, instant.now), message.message_id, message.topic, message.content_type,
     message.ordering_key, message.headers, message.payload
 FROM completed
-CROSS JOIN clock
+CROSS JOIN instant
 CROSS JOIN unnest(
     :message_id::text[], :topic::text[], :content_type::text[], :ordering_key::text[], :headers::text[],
     :payload::bytea[], :available_at::bigint[]
@@ -158,26 +159,26 @@ CROSS JOIN unnest(
 ORDER BY message.position
 ON CONFLICT (message_id) DO NOTHING
 
--- fragment: clock_of_same
+-- fragment: instant_of_same
 -- Stands still unless the current transaction is the one that was enrolled, and with it all that is written: whoever
 -- ended that one inside left another, or none, in which nothing of ours may be committed.
 same AS MATERIALIZED (
     SELECT pg_current_xact_id_if_assigned()::text IS NOT DISTINCT FROM :number::text AS is_same
 ),
-clock AS MATERIALIZED (
+instant AS MATERIALIZED (
     SELECT {now} AS now
     FROM same
     WHERE same.is_same
 )
 
 -- name: complete
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH instant AS MATERIALIZED (SELECT {now} AS now),
 {completable}
 {completing};
 
 -- name: complete_inside
 -- The same in a transaction of the application, if it is still the same. Says so, whether or not anything is completed.
-WITH {clock_of_same},
+WITH {instant_of_same},
 {completable},
 completed AS (
     {completing}
@@ -188,7 +189,7 @@ LEFT JOIN completed ON TRUE;
 
 -- name: complete_and_stage
 -- The outcome and what is to be published in one trip.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH instant AS MATERIALIZED (SELECT {now} AS now),
 {completable},
 completed AS (
     {completing}
@@ -199,7 +200,7 @@ staged AS (
 SELECT completed.identity, completed.woken FROM completed;
 
 -- name: complete_and_stage_inside
-WITH {clock_of_same},
+WITH {instant_of_same},
 {completable},
 completed AS (
     {completing}
@@ -210,6 +211,27 @@ staged AS (
 SELECT same.is_same, completed.identity, completed.woken
 FROM same
 LEFT JOIN completed ON TRUE;
+
+-- name: exchange
+-- Claims and completions in one trip and one commit. The instant of the completions comes after the claims, and so do
+-- they: whoever still waits for a key holds no row that another batch could wait for.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+claimed AS (
+    {claiming}
+),
+instant AS MATERIALIZED (
+    SELECT clock.now
+    FROM clock
+    CROSS JOIN (SELECT count(*) AS number FROM claimed) AS begun
+    WHERE begun.number >= 0
+),
+{done_:completable},
+completed AS (
+    {completing}
+)
+SELECT claimed.identity, claimed.fence, claimed.created_at, NULL AS woken FROM claimed
+UNION ALL
+SELECT completed.identity, NULL, NULL, completed.woken FROM completed;
 
 -- name: renew
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
