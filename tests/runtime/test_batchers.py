@@ -319,3 +319,35 @@ def test_a_verb_that_is_asked_for_as_the_last_carrier_leaves_is_carried() -> Non
         return 0
 
     assert asyncio.run(main()) == 0
+
+
+def test_a_few_wait_for_the_batch_under_way_unless_it_takes_long() -> None:
+    """Another trip for two is dearer than the wait of two; but nobody waits long for somebody else's locked row."""
+
+    async def main() -> None:
+        ends: dict[int, asyncio.Event] = {}
+
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            ends[len(batch)] = asyncio.Event()
+            await ends[len(batch)].wait()
+            return [KEPT for _ in batch]
+
+        batcher = AsyncBatcher(sending, Gathering(is_shared_out=False))
+        first = [batcher.apply(claim(number)) for number in range(10)]
+        await asyncio.sleep(0)
+        assert list(ends) == [10]
+        few = [batcher.apply(claim(number)) for number in (10, 11)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert list(ends) == [10]
+
+        async with asyncio.timeout(10):
+            while 2 not in ends:  # noqa: ASYNC110 - nothing tells when a batch is sent but the batch itself.
+                await asyncio.sleep(0.001)
+        ends[2].set()
+        assert await asyncio.gather(*few) == [KEPT, KEPT]
+        ends[10].set()
+        assert await asyncio.gather(*first) == [KEPT] * 10
+        await batcher.close()
+
+    asyncio.run(main())

@@ -8,7 +8,7 @@ from nebis.core.verbs import Claim, Renew
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.runtime.gathering import Gathering, Member, blames_a_member, own_copy
-from tests.runtime.verbs import claim, renewal
+from tests.runtime.verbs import claim, completion, renewal
 
 
 def names(batch: list[Member[str]]) -> list[str]:
@@ -28,7 +28,49 @@ def test_what_waits_is_shared_between_the_lanes_that_are_free() -> None:
     assert gathering.waiting == 0
 
 
-def test_a_batch_is_of_one_kind_and_the_longer_queue_goes_first() -> None:
+def test_claims_and_completions_go_together_in_proportion() -> None:
+    gathering: Gathering[str] = Gathering(lanes=1, largest_batch=4)
+    for number in range(6):
+        gathering.add(claim(number), "claim")
+    for number in range(10, 12):
+        gathering.add(completion(number), "completion")
+
+    batches = []
+    while batch := gathering.take():
+        batches.append(sorted(names(batch)))
+        gathering.leave(batch)
+
+    assert batches == [["claim"] * 3 + ["completion"]] * 2
+
+
+def test_neither_claims_nor_completions_keep_the_other_waiting() -> None:
+    for rare, flood in ((claim, completion), (completion, claim)):
+        gathering: Gathering[str] = Gathering(lanes=1, largest_batch=2)
+        for number in range(100):
+            gathering.add(flood(number), "flood")
+        gathering.add(rare(200), "rare")
+
+        assert "rare" in names(gathering.take())
+
+
+def test_another_lane_is_worth_it_once_as_many_wait_as_are_under_way() -> None:
+    gathering: Gathering[str] = Gathering(lanes=2, is_shared_out=False)
+    for number in range(3):
+        gathering.add(claim(number), str(number))
+    batch = gathering.take()
+
+    worth = []
+    for number in range(10, 13):
+        gathering.add(claim(number), str(number))
+        worth.append(gathering.is_worth_a_lane)
+
+    assert worth == [False, False, True]
+    gathering.leave(batch)
+    gathering.take()
+    assert gathering.is_worth_a_lane is False
+
+
+def test_all_other_writes_of_owners_are_a_kind_of_their_own_and_the_longer_queue_goes_first() -> None:
     gathering: Gathering[str] = Gathering(lanes=1)
     gathering.add(claim(1), "claim")
     gathering.add(renewal(2), "renewal")

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from nebis.core.record import EffectsMode, Fence, Nonce, Ownership, RecordId, Retention
-from nebis.core.verbs import Claim, Renew
+from nebis.core.record import EffectsMode, Fence, Nonce, Outcome, OutcomeKind, Ownership, RecordId, Retention
+from nebis.core.verbs import Claim, Complete, Renew
 
 
 def claim(number: int, *, operation: str = "pay") -> Claim:
@@ -23,10 +23,18 @@ def claim(number: int, *, operation: str = "pay") -> Claim:
 
 
 def renewal(number: int) -> Renew:
-    ownership = Ownership(
+    return Renew(ownership=_ownership(number), lease_us=30_000_000)
+
+
+def completion(number: int) -> Complete:
+    outcome = Outcome(kind=OutcomeKind.SUCCEEDED, body=b"")
+    return Complete(ownership=_ownership(number), outcome=outcome, retention=Retention(outcome_us=1, metadata_us=1))
+
+
+def _ownership(number: int) -> Ownership:
+    return Ownership(
         identity=number.to_bytes(32, "big"),
         record_id=RecordId(UUID(int=number)),
         fence=Fence(1),
         nonce=Nonce(number.to_bytes(16, "big")),
     )
-    return Renew(ownership=ownership, lease_us=30_000_000)

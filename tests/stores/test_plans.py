@@ -28,6 +28,8 @@ _PLURAL = [
     for statement in (
         _STATEMENTS.complete,
         _STATEMENTS.complete_alone,
+        _STATEMENTS.exchange,
+        _STATEMENTS.exchange_alone,
         _STATEMENTS.complete_and_stage,
         _STATEMENTS.renew,
         _STATEMENTS.release,

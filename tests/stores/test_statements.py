@@ -53,6 +53,12 @@ def test_fragments_are_repeated_where_they_are_named() -> None:
     assert read_statements(source)["x"].positional == "SELECT COALESCE($1, 1), '{}', COALESCE($1, 1)"
 
 
+def test_a_fragment_is_repeated_with_other_names_for_its_parameters() -> None:
+    source = "-- fragment: one\n:a::bytea[], ':b', :c\n-- name: x\nSELECT {one}, {done_:one}\n"
+
+    assert read_statements(source)["x"].text == "SELECT :a::bytea[], ':b', :c, :done_a::bytea[], ':b', :done_c"
+
+
 PLURAL = """-- name: x
 SELECT member.a, message.b
 FROM unnest(:a::bytea[], :c::text[]) AS member (a, c)

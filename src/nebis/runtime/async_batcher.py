@@ -18,6 +18,9 @@ Send: TypeAlias = Callable[[Sequence[Verb]], Awaitable[Sequence[Answer | Locked]
 _verb: Final[Callable[[Member[Waiter]], Verb]] = operator.attrgetter("verb")
 _waiter: Final[Callable[[Member[Waiter]], Waiter]] = operator.attrgetter("waiter")
 
+PATIENCE_SECONDS = 0.005
+"""How long a few wait for a batch that is under way to end; several times what one takes unless it is held up."""
+
 
 class AsyncBatcher:
     """Sends what the callers of one loop ask for in shared batches; each gets an answer of its own."""
@@ -26,6 +29,7 @@ class AsyncBatcher:
         self._send = send
         self._gathering: Gathering[Waiter] = Gathering() if gathering is None else gathering
         self._lanes_open = 0
+        self._impatience: asyncio.TimerHandle | None = None
         # The loop itself holds tasks only weakly.
         self._carriers: set[asyncio.Task[None]] = set()
 
@@ -34,13 +38,24 @@ class AsyncBatcher:
         loop = asyncio.get_running_loop()
         waiter: Waiter = loop.create_future()
         self._gathering.add(verb, waiter)
-        # A carrier starts when the callers that are ready now have asked, so they share its first batch.
         if self._lanes_open < LANES:
-            self._lanes_open += 1
-            carrier = loop.create_task(self._carry())
-            self._carriers.add(carrier)
-            carrier.add_done_callback(self._carriers.discard)
+            if not self._lanes_open or self._gathering.is_worth_a_lane:
+                self._open_lane(loop)
+            elif self._impatience is None:
+                self._impatience = loop.call_later(PATIENCE_SECONDS, self._lose_patience, loop)
         return waiter
+
+    def _open_lane(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A carrier starts when the callers that are ready now have asked, so they share its first batch.
+        self._lanes_open += 1
+        carrier = loop.create_task(self._carry())
+        self._carriers.add(carrier)
+        carrier.add_done_callback(self._carriers.discard)
+
+    def _lose_patience(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._impatience = None
+        if self._gathering.waiting and self._lanes_open < LANES:
+            self._open_lane(loop)
 
     async def close(self) -> None:
         """Wait until everything that was asked for is answered."""
@@ -54,6 +69,8 @@ class AsyncBatcher:
                     await self._deliver(batch)
                 finally:
                     self._gathering.leave(batch)
+                # Those who were answered just now mostly ask for more: their next verbs share a batch.
+                await asyncio.sleep(0)
         finally:
             # In the same breath as the look at an empty queue: whoever asks next must find that nobody carries.
             self._lanes_open -= 1

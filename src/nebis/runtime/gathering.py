@@ -10,7 +10,7 @@ import copy
 import functools
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from nebis.core.verbs import Claim, Complete, Verb, identity_of
@@ -59,10 +59,13 @@ class Gathering(Generic[W]):
         self._largest_batch = largest_batch
         self._longest_queue = longest_queue
         self._is_shared_out = is_shared_out
-        self._busy_lanes = 0
+        self._under_way_by_lane: list[int] = []
+        """How many members each busy lane carries."""
         self._alone: deque[Member[W]] = deque()
         """Members whose batch came to nothing because of one of them: each goes by itself now."""
+        self._completions: deque[Member[W]] = deque()
         self._owners: deque[Member[W]] = deque()
+        """All other writes of owners: few, and most of them need several statements."""
         self._claims: dict[str, deque[Member[W]]] = {}
         """By operation, so that a flood of one cannot hold up another."""
         self._claims_waiting = 0
@@ -72,8 +75,10 @@ class Gathering(Generic[W]):
     def add(self, verb: Verb, waiter: W) -> None:
         """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
         if not isinstance(verb, Claim):
-            identity = verb.ownership.identity if isinstance(verb, Complete) else identity_of(verb)
-            self._owners.append(_member((verb, identity, waiter)))
+            if isinstance(verb, Complete):
+                self._completions.append(_member((verb, verb.ownership.identity, waiter)))
+            else:
+                self._owners.append(_member((verb, identity_of(verb), waiter)))
             return
         if self._claims_waiting >= self._longest_queue:
             raise Overloaded(f"{self._claims_waiting} claims wait for the store")
@@ -86,30 +91,39 @@ class Gathering(Generic[W]):
     @property
     def waiting(self) -> int:
         """Count the members that no lane carries yet."""
-        return len(self._alone) + len(self._owners) + self._claims_waiting
+        return len(self._alone) + len(self._owners) + self._usual_waiting
+
+    @property
+    def _usual_waiting(self) -> int:
+        return len(self._completions) + self._claims_waiting
 
     @property
     def is_quiet(self) -> bool:
         """Tell whether nobody waits and no lane is busy."""
-        return not self._busy_lanes and not self.waiting
+        return not self._under_way_by_lane and not self.waiting
+
+    @property
+    def is_worth_a_lane(self) -> bool:
+        """Tell whether as many wait as are under way on any lane: then another lane costs less than it saves."""
+        return self.waiting >= min(self._under_way_by_lane, default=0)
 
     def take(self) -> list[Member[W]]:
         """Occupy a lane with the next batch; return nothing, and occupy nothing, where nothing can be sent now.
 
-        A batch is of one kind: all claims, or all writes of owners. Then it is mostly one statement, and so one round
-        trip and one commit.
+        Claims and completions go together, as one statement does both: one round trip and one commit. All other writes
+        of owners are a kind of their own, for which nobody else shall wait.
         """
-        idle_lanes = self._lanes - self._busy_lanes
+        idle_lanes = self._lanes - len(self._under_way_by_lane)
         if idle_lanes <= 0:
             return []
         batch = self._alone_next() or self._longer(idle_lanes)
         if batch:
-            self._busy_lanes += 1
+            self._under_way_by_lane.append(len(batch))
         return batch
 
-    def leave(self, batch: Iterable[Member[W]]) -> None:
+    def leave(self, batch: Sequence[Member[W]]) -> None:
         """Free the lane that carried a batch."""
-        self._busy_lanes -= 1
+        self._under_way_by_lane.remove(len(batch))
         self._under_way.difference_update(map(_identity, batch))
 
     def put_apart(self, members: Iterable[Member[W]]) -> None:
@@ -127,17 +141,27 @@ class Gathering(Generic[W]):
 
     def _longer(self, idle_lanes: int) -> list[Member[W]]:
         """Return a batch of the kind that more members wait for: neither can starve, as each grows while it waits."""
-        if len(self._owners) >= self._claims_waiting:
-            return self._next_owners(idle_lanes) or self._next_claims(idle_lanes)
-        return self._next_claims(idle_lanes) or self._next_owners(idle_lanes)
+        if len(self._owners) > self._usual_waiting:
+            return self._next_owners(idle_lanes) or self._next_usual(idle_lanes)
+        return self._next_usual(idle_lanes) or self._next_owners(idle_lanes)
 
     def _next_owners(self, idle_lanes: int) -> list[Member[W]]:
         return self._picked(self._owners, self._share(len(self._owners), idle_lanes))
 
-    def _next_claims(self, idle_lanes: int) -> list[Member[W]]:
+    def _next_usual(self, idle_lanes: int) -> list[Member[W]]:
+        """Take claims and completions in proportion to how many of each wait."""
+        waiting = self._usual_waiting
+        wanted = self._share(waiting, idle_lanes)
+        if waiting <= wanted or not self._claims_waiting:
+            completions = wanted
+        else:
+            completions = min(-(-wanted * len(self._completions) // waiting), max(1, wanted - 1))
+        batch = self._picked(self._completions, completions)
+        return batch + self._next_claims(wanted - len(batch))
+
+    def _next_claims(self, wanted: int) -> list[Member[W]]:
         """Take from every operation in turn."""
         batch: list[Member[W]] = []
-        wanted = self._share(self._claims_waiting, idle_lanes)
         for operation in list(self._claims):
             queue = self._claims.pop(operation)
             fair_share = -(-(wanted - len(batch)) // (len(self._claims) + 1))

@@ -38,12 +38,12 @@ class Columns(Sequence[Member]):
     __slots__ = ("by_name",)
 
     def __init__(self, **by_name: list[Any]) -> None:
-        """Take one list for each name, all of the same length."""
+        """Take one list for each name. All are of the same length, but for a statement that is about two things."""
         self.by_name = by_name
 
     def __len__(self) -> int:
         """Count the members."""
-        return len(next(iter(self.by_name.values())))
+        return max(map(len, self.by_name.values()))
 
     def __iter__(self) -> Iterator[Member]:
         """Give the members one by one, for whoever binds them so."""

@@ -28,6 +28,7 @@ Values = dict[str, object]
 _CLAIMS: Final = {Claim}
 _COMPLETIONS: Final = {Complete}
 _FAST: Final = {Claim, Complete, Renew, Release}
+_EXCHANGED: Final = {Claim, Complete}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,17 @@ class Batch:
     @property
     def fast_statements(self) -> int:
         """Count the fast statements that this batch will run."""
-        return len(self._kinds & _FAST)
+        return 1 if self._is_exchange else len(self._kinds & _FAST)
+
+    @property
+    def _is_exchange(self) -> bool:
+        return self._statements.exchange is not None and self._kinds & _FAST == _EXCHANGED
 
     def run_fast(self) -> Flow[None]:
         """Answer every verb that finds its record as it hopes to: one statement for each kind of verb."""
+        if self._is_exchange:
+            yield from self._exchange()
+            return
         if Claim in self._kinds:
             yield from self._claim(self._of(Claim))
         if Complete in self._kinds:
@@ -141,6 +149,20 @@ class Batch:
         for identity, fence, created_at in rows:
             claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
             answers[claim.identity] = Granted(record=first_life(claim, created_at, fence), how=Grant.NEW)
+
+    def _exchange(self) -> Flow[None]:
+        """Claim and complete in one trip."""
+        statement = self._statements.exchange
+        assert statement is not None
+        claims, completions = _claiming(self._of(Claim)), _completing(self._of(Complete))
+        members = Columns(**claims.by_name, **{f"done_{name}": column for name, column in completions.items()})
+        rows = yield from Query(statement, self._now, members, self._statements.exchange_alone)
+        for identity, fence, created_at, _ in rows:
+            verb = self.unanswered[bytes(identity)]
+            if isinstance(verb, Claim):
+                self._answer(verb.identity, Granted(record=first_life(verb, created_at, fence), how=Grant.NEW))
+            else:
+                self._answer(bytes(identity), KEPT)
 
     def _write(self, statement: Statement, columns: dict[str, list[Any]], alone: Statement | None = None) -> Flow[None]:
         rows = yield from Query(statement, self._now, Columns(**columns), alone)

@@ -66,6 +66,10 @@ class Statements:
     """Absent for the same reason."""
     complete_and_stage: Statement | None = None
     """Absent where a statement is no trip to a server."""
+    exchange: Statement | None = None
+    """Absent where a statement is no trip to a server."""
+    exchange_alone: Statement | None = None
+    """Absent for the same reason."""
     complete_alone: Statement | None = None
     """Absent where a transaction locks the whole database: then no row is locked by others."""
     claim_inside: Statement | None = None

@@ -1,7 +1,8 @@
 """Reads `.sql` files: named blocks, shared fragments, `:name` parameters and the schema that tables live in.
 
 A block begins with `-- name: x` and is one statement. A block that begins with `-- fragment: x` is text that other
-blocks of the same file repeat as `{x}`. Everything before the first block is commentary.
+blocks of the same file repeat as `{x}`, or as `{other_:x}` with that before the name of each parameter. Everything
+before the first block is commentary.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from nebis.errors import ConfigError
 from nebis.stores.sql.asks import Statement
 
 _HEADER = re.compile(r"^-- (?P<kind>name|fragment): (?P<name>[a-z][a-z0-9_]*)[ \t]*$", re.MULTILINE)
-_FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_FRAGMENT = re.compile(r"\{(?:(?P<prefix>[a-z_]+):)?(?P<name>[a-z][a-z0-9_]*)\}")
 _TOKEN = re.compile(
     r"""
       (?P<comment>--[^\n]*|/\*.*?\*/)
@@ -47,7 +48,7 @@ def read_statements(source: str, *, schema: str | None = None) -> dict[str, Stat
     for kind, name, text in _blocks(source):
         if name in fragments or name in statements:
             raise ValueError(f"the SQL file defines {name!r} twice")
-        whole = _FRAGMENT.sub(lambda found: _fragment(fragments, found[1]), text)
+        whole = _FRAGMENT.sub(lambda found: _fragment(fragments, found), text)
         if kind == "fragment":
             fragments[name] = whole
         else:
@@ -70,10 +71,12 @@ def _without_comments(text: str) -> str:
     return "\n".join(line for line in lines if line).strip().removesuffix(";")
 
 
-def _fragment(fragments: Mapping[str, str], name: str) -> str:
+def _fragment(fragments: Mapping[str, str], use: re.Match[str]) -> str:
+    name, prefix = use["name"], use["prefix"]
     if name not in fragments:
         raise ValueError(f"the SQL file uses {{{name}}} before it defines it")
-    return fragments[name]
+    text = fragments[name]
+    return text if prefix is None else _with_parameters(text, lambda parameter: f":{prefix}{parameter}")
 
 
 def _statement(name: str, text: str, schema: str | None) -> Statement:

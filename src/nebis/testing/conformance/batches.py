@@ -76,6 +76,22 @@ class TestBatches:
 
         assert [type(answer) for answer in answers] == [Kept, Refused, Kept]
 
+    def test_claims_and_completions_share_a_batch(self, twin: Twin) -> None:
+        first, second, _ = cases(twin, "a", "b", "c")
+        zombie = PROBES["complete as an impostor"](second)
+        verbs = [claim("d"), _complete(first), claim("c", by="two"), zombie, claim("e")]
+
+        answers = twin.apply(verbs, now=START_US)
+
+        assert [type(answer) for answer in answers] == [Granted, Kept, Running, Refused, Granted]
+
+    def test_one_claim_and_one_completion_share_a_batch(self, twin: Twin) -> None:
+        [first] = cases(twin, "a")
+
+        answers = twin.apply([_complete(first), claim("b")], now=START_US)
+
+        assert [type(answer) for answer in answers] == [Kept, Granted]
+
     def test_the_twin_of_a_claim_waits_for_the_next_batch(self, twin: Twin) -> None:
         twin.apply([claim("a", by="one"), claim("b", by="one")], now=START_US)
 

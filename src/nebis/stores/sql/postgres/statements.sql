@@ -116,7 +116,8 @@ AND (record.rejection IS NULL OR member.outcome_kind = 'R')
 -- fragment: completable
 held AS MATERIALIZED (
     SELECT member.*, record.is_awaited
-    FROM {completions}
+    FROM instant
+    CROSS JOIN {completions}
     JOIN nebis_record AS record ON {may_complete}
     FOR NO KEY UPDATE OF record SKIP LOCKED
 )
@@ -124,10 +125,10 @@ held AS MATERIALIZED (
 -- fragment: completed
 state = 'C',
 is_dirty = FALSE,
-completed_at = clock.now,
-expires_at = GREATEST(record.expires_at, clock.now + member.outcome_us),
+completed_at = instant.now,
+expires_at = GREATEST(record.expires_at, instant.now + member.outcome_us),
 forget_at = GREATEST(
-    record.forget_at, GREATEST(record.expires_at, clock.now + member.outcome_us) + member.forget_us
+    record.forget_at, GREATEST(record.expires_at, instant.now + member.outcome_us) + member.forget_us
 ),
 doubt_since = NULL,
 doubt_reason = NULL,
@@ -143,7 +144,7 @@ UPDATE nebis_record AS record
 SET is_awaited = FALSE,
     {completed}
 FROM held AS member
-CROSS JOIN clock
+CROSS JOIN instant
 WHERE record.identity = member.identity
 RETURNING
     record.identity,
@@ -155,10 +156,10 @@ INSERT INTO nebis_outbox (
     created_at, available_at, message_id, topic, content_type, ordering_key, headers, payload
 )
 SELECT
-    clock.now, COALESCE(message.available_at, clock.now), message.message_id, message.topic, message.content_type,
+    instant.now, COALESCE(message.available_at, instant.now), message.message_id, message.topic, message.content_type,
     message.ordering_key, message.headers, message.payload
 FROM completed
-CROSS JOIN clock
+CROSS JOIN instant
 CROSS JOIN unnest(
     :message_id::text[], :topic::text[], :content_type::text[], :ordering_key::text[], :headers::text[],
     :payload::bytea[], :available_at::bigint[]
@@ -168,45 +169,88 @@ CROSS JOIN unnest(
 ORDER BY message.position
 ON CONFLICT (message_id) DO NOTHING
 
--- fragment: clock_of_same
+-- fragment: instant_of_same
 -- Stands still unless the current transaction is the one that was enrolled, and with it all that is written: whoever
 -- ended that one inside left another, or none, in which nothing of ours may be committed.
 same AS MATERIALIZED (
     SELECT pg_current_xact_id_if_assigned()::text IS NOT DISTINCT FROM :number::text AS is_same
 ),
-clock AS MATERIALIZED (
+instant AS MATERIALIZED (
     SELECT {now} AS now
     FROM same
     WHERE same.is_same
 )
 
 -- name: complete
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH instant AS MATERIALIZED (SELECT {now} AS now),
 {completable}
 {completing};
 
--- name: complete_alone
--- The same where nothing else is in the transaction, with one search for each row and no lock record in the log. A row
--- that somebody holds is waited for, in no order, but only for a moment: then nothing has happened, whoever waited for
--- us goes on, and `complete` goes around that row. So no wait is long, and none can be for ever.
--- Who waits is woken from here, because only here the row is still as it was. Called for a row that another one then
--- gets, it wakes somebody who looks and waits on.
-WITH clock AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout)
+-- fragment: completing_alone
+-- With one search for each row and no lock record in the log. Who waits is woken from here, because only here the row is
+-- still as it was. Called for a row that another one then gets, it wakes somebody who looks and waits on.
 UPDATE nebis_record AS record
 SET is_awaited = CASE
         WHEN record.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text IS NULL
         ELSE FALSE
     END,
     {completed}
-FROM clock
+FROM instant
 CROSS JOIN {completions}
-WHERE clock.lock_timeout IS NOT NULL
+WHERE instant.lock_timeout IS NOT NULL
     AND {may_complete}
-RETURNING record.identity;
+RETURNING record.identity
+
+-- name: complete_alone
+-- The same where nothing else is in the transaction. A row that somebody holds is waited for, in no order, but only for
+-- a moment: then nothing has happened, whoever waited for us goes on, and `complete` goes around that row. So no wait is
+-- long, and none can be for ever.
+WITH instant AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout)
+{completing_alone};
+
+-- name: exchange
+-- Claims and completions in one trip and one commit. The instant of the completions comes after the claims, and so do
+-- they: whoever still waits for a key holds no row that another batch could wait for.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+claimed AS (
+    {claiming}
+),
+instant AS MATERIALIZED (
+    SELECT clock.now
+    FROM clock
+    CROSS JOIN (SELECT count(*) AS number FROM claimed) AS begun
+    WHERE begun.number >= 0
+),
+{done_:completable},
+completed AS (
+    {completing}
+)
+SELECT claimed.identity, claimed.fence, claimed.created_at, NULL AS woken FROM claimed
+UNION ALL
+SELECT completed.identity, NULL, NULL, completed.woken FROM completed;
+
+-- name: exchange_alone
+-- The same as `complete_alone` is to `complete`.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+claimed AS (
+    {claiming}
+),
+instant AS MATERIALIZED (
+    SELECT clock.now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout
+    FROM clock
+    CROSS JOIN (SELECT count(*) AS number FROM claimed) AS begun
+    WHERE begun.number >= 0
+),
+completed AS (
+    {done_:completing_alone}
+)
+SELECT claimed.identity, claimed.fence, claimed.created_at, NULL AS woken FROM claimed
+UNION ALL
+SELECT completed.identity, NULL, NULL, NULL FROM completed;
 
 -- name: complete_inside
 -- The same in a transaction of the application, if it is still the same. Says so, whether or not anything is completed.
-WITH {clock_of_same},
+WITH {instant_of_same},
 {completable},
 completed AS (
     {completing}
@@ -217,7 +261,7 @@ LEFT JOIN completed ON TRUE;
 
 -- name: complete_and_stage
 -- The outcome and what is to be published in one trip.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH instant AS MATERIALIZED (SELECT {now} AS now),
 {completable},
 completed AS (
     {completing}
@@ -228,7 +272,7 @@ staged AS (
 SELECT completed.identity, completed.woken FROM completed;
 
 -- name: complete_and_stage_inside
-WITH {clock_of_same},
+WITH {instant_of_same},
 {completable},
 completed AS (
     {completing}
