@@ -42,10 +42,11 @@ def test_an_answer_counts_as_its_event_does(answer: ClaimAnswer) -> None:
 
 def test_somebody_waits_until_the_last_one_left() -> None:
     signals = Signals()
-    assert not signals.is_anybody_waiting
+    seen = [signals.is_anybody_waiting]
 
     signals.join(b"key", print, limit=1)
-    assert signals.is_anybody_waiting
-
+    seen.append(signals.is_anybody_waiting)
     signals.leave(b"key", print)
-    assert not signals.is_anybody_waiting
+    seen.append(signals.is_anybody_waiting)
+
+    assert seen == [False, True, False]
