@@ -120,4 +120,4 @@ def test_a_maker_makes_what_the_class_makes_from_the_same_arguments(given: dict[
     with pytest.raises(FrozenInstanceError):
         make(**given).number = 2  # type: ignore[misc]
     with pytest.raises(TypeError):
-        make(**given, size=2)
+        make(**given, size=2)  # type: ignore[call-arg]
