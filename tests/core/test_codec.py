@@ -56,6 +56,11 @@ class Parsed(pydantic.BaseModel):
     inner: pydantic.Json[list[int]]
 
 
+@dataclass(frozen=True)
+class Nothing:
+    """Says all by being there."""
+
+
 def assert_round_trip(annotation: object, value: object) -> None:
     codec = codec_for(annotation)
 
@@ -229,6 +234,13 @@ def test_an_instant_survives_a_change_of_the_rules_of_its_zone() -> None:
 
     assert restored == datetime(2024, 7, 1, 7, tzinfo=UTC)
     assert restored.tzinfo is PARIS
+
+
+def test_a_dataclass_without_fields_is_kept() -> None:
+    codec = codec_for(Nothing)
+
+    assert codec.encode(Nothing()) == b"{}"
+    assert codec.decode(b"{}") == Nothing()
 
 
 def test_a_dataclass_is_restored_without_running_its_constructor_again() -> None:
