@@ -8,7 +8,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from nebis.core.answers import Granted, Locked, Running
+from nebis.core.answers import Granted, Kept, Locked, Running
 from nebis.core.owning import KEPT
 from nebis.core.record import Outcome, OutcomeKind, Retention
 from nebis.core.verbs import Complete, Renew
@@ -62,6 +62,19 @@ def test_a_row_that_somebody_holds_delays_no_neighbour(
     assert sessions.run(store.apply(ends[1:2])) == [KEPT]
 
 
+def test_a_row_that_somebody_holds_delays_no_claim_in_the_same_batch(
+    store: SqlStore, sessions: BlockingSessions, postgres_url: str
+) -> None:
+    ends = begun(store, sessions, 1, 2)
+
+    with psycopg.connect(postgres_url) as holder:
+        holder.execute("SELECT FROM nebis_record WHERE identity = %s FOR UPDATE", (claim(2).identity,))
+        answers = sessions.run(store.apply([claim(3), *ends, claim(4)]))
+
+    assert [type(answer) for answer in answers] == [Granted, Kept, Locked, Granted]
+    assert sessions.run(store.apply([ends[1], claim(5)]))[0] == KEPT
+
+
 def test_the_short_patience_of_a_completion_ends_with_it(store: SqlStore, sessions: BlockingSessions) -> None:
     before = sessions.run(ask("SHOW lock_timeout"))
 
@@ -78,17 +91,26 @@ def test_completions_beside_other_verbs_are_in_their_transaction(store: SqlStore
     assert answers == [KEPT, KEPT]
 
 
+@pytest.mark.parametrize("is_beside_a_claim", [False, True])
+@pytest.mark.parametrize("is_beside_a_held_row", [False, True])
 def test_whoever_waits_is_woken_by_the_completion_and_nobody_else(
-    store: SqlStore, sessions: BlockingSessions, postgres_url: str
+    store: SqlStore,
+    sessions: BlockingSessions,
+    postgres_url: str,
+    is_beside_a_claim: bool,
+    is_beside_a_held_row: bool,
 ) -> None:
-    ends = begun(store, sessions, 1, 2)
+    ends = begun(store, sessions, 1, 2, 3)
     waiting = replace(claim(2), nonce=claim(7).nonce, record_id=claim(7).record_id, will_wait=True)
     [running] = sessions.run(store.apply([waiting]))
     assert isinstance(running, Running)
 
-    with psycopg.connect(postgres_url, autocommit=True) as listener:
+    with psycopg.connect(postgres_url, autocommit=True) as listener, psycopg.connect(postgres_url) as holder:
         listener.execute("LISTEN nebis")
-        assert sessions.run(store.apply(ends)) == [KEPT, KEPT]
+        if is_beside_a_held_row:
+            holder.execute("SELECT FROM nebis_record WHERE identity = %s FOR UPDATE", (claim(3).identity,))
+        answers = sessions.run(store.apply([*ends, *([claim(4)] if is_beside_a_claim else [])]))
+        assert answers[:3] == [KEPT, KEPT, Locked() if is_beside_a_held_row else KEPT]
         [call] = listener.notifies(timeout=5, stop_after=1)
         assert call.payload == claim(2).identity.hex()
         assert not list(listener.notifies(timeout=0))
