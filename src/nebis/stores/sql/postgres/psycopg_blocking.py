@@ -7,11 +7,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 import psycopg_pool
-from psycopg import generators
-from psycopg.abc import Transformer as Reader
-from psycopg.adapt import Transformer
-from psycopg.pq import ExecStatus, Format
-from psycopg.pq.abc import PGresult
+from psycopg.pq import Format
 from psycopg.rows import tuple_row
 
 from nebis.flow import Ask
@@ -27,9 +23,6 @@ Connection: TypeAlias = psycopg.Connection[Any]
 
 class BlockingPsycopg:
     """The blocking half of psycopg, as sessions use it."""
-
-    keeps_statements = True
-    """Whether its own connections are for our statements alone, so that nobody else makes them forget one."""
 
     def __init__(
         self, location: Location, settings: Settings, *, connect: Callable[[], Connection] | None = None
@@ -48,10 +41,7 @@ class BlockingPsycopg:
         return connection
 
     def _connect_by_url(self) -> Connection:
-        # A pooler may send the next statement to another server, which knows nothing of what was prepared.
-        keeps = self.keeps_statements and not self._settings.pooler
-        kind = KnowingConnection if keeps else psycopg.Connection
-        return kind.connect(**psycopg_wire.connect_arguments(self._location, self._settings))
+        return psycopg.Connection.connect(**psycopg_wire.connect_arguments(self._location, self._settings))
 
     def is_idle(self, connection: Connection) -> bool:
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
@@ -59,17 +49,15 @@ class BlockingPsycopg:
 
     def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
         """Do one ask of a conversation."""
+        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
         match ask:
             case Execute():
-                values = psycopg_wire.bound(ask, connection)
-                if type(connection) is KnowingConnection and (packed := psycopg_wire.packed(ask, values)) is not None:
-                    return connection.execute_packed(ask.statement.positional, packed)
-                cursor = psycopg.Cursor(connection, row_factory=tuple_row)
                 cursor.format = Format.BINARY
+                values = psycopg_wire.bound(ask, connection)
                 cursor.execute(psycopg_wire.render(ask), values, prepare=bool(ask.values))
                 return _rows(cursor)
             case Control():
-                return psycopg.Cursor(connection).execute(ask.text).statusmessage
+                return cursor.execute(ask.text).statusmessage
             case _:
                 raise TypeError(f"psycopg cannot perform {type(ask).__name__}")
 
@@ -88,51 +76,6 @@ class BlockingPsycopg:
     def discard(self, connection: Connection) -> None:
         """Cut the connection, whatever it is doing."""
         psycopg_wire.cut(connection)
-        if type(connection) is KnowingConnection:
-            connection.forget_statements()
-
-
-class KnowingConnection(psycopg.Connection[Any]):
-    """A connection of ours, which runs batches past psycopg's cursors.
-
-    A cursor looks anew at the text, at each value and at each column of the answer; for a batch that is packed already
-    this takes longer than all that has to be done.
-    """
-
-    _known: dict[str, tuple[bytes, Reader]] | None = None
-    """By its text: the name that the server knows a statement by, and what reads its answers."""
-
-    def execute_packed(self, text: str, values: list[bytes | None]) -> list[Row]:
-        """Run a statement whose values are as the server reads them, prepared when it is run for the first time."""
-        name, reader = (self._known or {}).get(text) or self._prepare(text)
-        self.pgconn.send_query_prepared(name, values, [Format.BINARY] * len(values), Format.BINARY)
-        result = self._result()
-        try:
-            reader.set_pgresult(result)
-            return reader.load_rows(0, result.ntuples, tuple)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the statement was executed.
-            raise psycopg_failures.Unreadable(type(error).__name__) from None
-        finally:
-            reader.set_pgresult(None)
-
-    def forget_statements(self) -> None:
-        """Let go of what reads answers: it holds this connection, and the circle would wait to be collected."""
-        self._known = None
-
-    def _prepare(self, text: str) -> tuple[bytes, Reader]:
-        known = self._known = {} if self._known is None else self._known
-        name = b"nebis_%d" % len(known)
-        self.pgconn.send_prepare(name, text.encode())
-        self._result()
-        known[text] = name, Transformer(self)
-        return known[text]
-
-    def _result(self) -> PGresult:
-        """Wait for the answer to what was sent, as psycopg itself waits, and raise what it raises."""
-        result: PGresult = self.wait(generators.execute(self.pgconn))[-1]
-        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-            raise psycopg.errors.error_from_result(result)
-        return result
 
 
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:

@@ -29,7 +29,6 @@ NoticeHandler: TypeAlias = Callable[[psycopg.errors.Diagnostic], None]
 _ADAPTERS = AdaptersMap(psycopg.adapters)
 _ADAPTERS.register_dumper(int, Int8BinaryDumper)
 psycopg_arrays.teach(_ADAPTERS)
-_PACKED = {psycopg_arrays.Packed, type(None)}
 
 
 def connect_arguments(location: Location, settings: Settings) -> dict[str, Any]:
@@ -111,16 +110,6 @@ def bound(ask: Execute, connection: AnyConnection) -> Mapping[str, object] | Non
     if ask.arrays and psycopg_arrays.is_taught(connection):
         return psycopg_arrays.pack_arrays(ask.statement, ask.values, ask.arrays)
     return ask.values or None
-
-
-def packed(ask: Execute, values: Mapping[str, object] | None) -> list[bytes | None] | None:
-    """Return bound values in the order of the statement's parameters; None unless all are packed or absent."""
-    if not ask.arrays or values is None:
-        return None
-    ordered: list[Any] = [values[name] for name in ask.statement.parameters]
-    if not {*map(type, ordered)} <= _PACKED:
-        return None
-    return [None if value is None else value.data for value in ordered]
 
 
 @lru_cache(maxsize=256)

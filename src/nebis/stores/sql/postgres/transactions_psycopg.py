@@ -18,9 +18,6 @@ from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
 class BlockingPsycopgTransactions(psycopg_blocking.BlockingPsycopg):
     """The blocking half of psycopg, as transactions use it."""
 
-    keeps_statements = False
-    """The application's own statements run on these connections, and one of them may be DISCARD ALL."""
-
     def is_open(self, connection: psycopg.Connection[Any]) -> bool:
         """Say whether the application has begun a transaction; raise `MisuseError` if we could not commit it."""
         return _is_open(connection)
