@@ -185,19 +185,8 @@ class BlockingTurn:
         self._handler = handler
 
     def run(self, flow: Flow[T]) -> T:
-        """Run a flow to its end: `drive` with `perform`, without a call between the two for each ask."""
-        try:
-            ask = next(flow)
-            while True:
-                try:
-                    answer = _PERFORM[type(ask)](self, ask)
-                except BaseException as error:  # noqa: BLE001 - the flow decides, as in `drive`.
-                    ask = flow.throw(error)
-                else:
-                    ask = flow.send(answer)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
+        """Run a flow to its end."""
+        return drive(flow, self.perform)
 
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
