@@ -67,8 +67,8 @@ class Columns(Sequence[Member]):
 class Query(Ask[list[Row]]):
     """Run one statement and return its rows.
 
-    With `members`, the statement is plural: on Postgres each member column is bound as one array, on SQLite the
-    statement runs once per member; either way the rows of all members come back together.
+    With `members`, the statement is plural: on Postgres each member column is bound as one array, on SQLite it runs for
+    as many members at a time as it has room for; either way the rows of all members come back together.
     """
 
     statement: Statement
