@@ -200,6 +200,22 @@ def test_members_of_a_union_that_differ_only_in_defaults_are_distinct() -> None:
     assert form({"method": Card(reference="x")}) != form({"method": Bank(reference="x")})
 
 
+def test_the_order_in_which_a_class_names_its_fields_does_not_count_f5() -> None:
+    @dataclass
+    class Transfer:
+        source: str
+        amount: int
+
+    first = form(Transfer(source="a", amount=1))
+
+    @dataclass
+    class Transfer:  # type: ignore[no-redef]  # The same class in the next deploy.
+        amount: int
+        source: str
+
+    assert form(Transfer(source="a", amount=1)) == first
+
+
 def test_a_fixed_name_is_not_inherited() -> None:
     class Heir(PydanticOrderLater):
         pass
