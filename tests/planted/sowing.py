@@ -38,6 +38,7 @@ def no_unique_index() -> None:
 def sql_without_fence() -> None:
     _replace_texts(
         ("AND fence = :fence\nAND nonce = :nonce\n", ""),
+        ("    AND nebis_record.fence = member.fence\n    AND nebis_record.nonce = member.nonce\n", ""),
     )
 
 
