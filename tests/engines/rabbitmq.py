@@ -48,8 +48,13 @@ class RabbitServer(Daemon):
 
         Mnesia, killed within seconds of its start, may throw away a log that it had written; its tables it keeps.
         """
-        while not any(queue.encode() in table.read_bytes() for table in self._home.glob(_QUEUE_TABLE)):
+        while not self._is_kept(queue.encode()):
             time.sleep(0.01)  # Only the files tell; there is no event to wait for.
+
+    def _is_kept(self, queue: bytes) -> bool:
+        with suppress(FileNotFoundError):  # Replaced by a newer one while it was looked at.
+            return any(queue in table.read_bytes() for table in self._home.glob(_QUEUE_TABLE))
+        return False
 
     def close(self) -> None:
         """End the server and its port mapper, and remove the files."""

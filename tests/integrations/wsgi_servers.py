@@ -29,8 +29,11 @@ def waitress_serving(app: Any) -> Iterator[tuple[str, int]]:
     thread.start()
     address = server.socket.getsockname()
 
+    told = threading.Event()
+
     def hang_up() -> None:
-        """Leave the loop nothing to watch, which ends it."""
+        """Leave the loop nothing to watch, which ends it, once nobody writes to the trigger any more."""
+        told.wait(PATIENCE_SECONDS)
         for channel in list(server.active_channels.values()):
             channel.handle_close()
         server.close()
@@ -39,6 +42,7 @@ def waitress_serving(app: Any) -> Iterator[tuple[str, int]]:
         yield address
     finally:
         server.trigger.pull_trigger(hang_up)
+        told.set()
         thread.join(PATIENCE_SECONDS)
         server.task_dispatcher.shutdown()
         assert not thread.is_alive()
