@@ -12,7 +12,6 @@ from nebis.testing.modelcheck.naming import Naming
 from nebis.testing.modelcheck.theorems import Theorems
 from nebis.testing.modelcheck.world import NOBODY, Ack, At, Attempt, Body, Entry, Message, Past, Situation
 
-
 LARGE = 60_000
 """Worlds of so many states and more are searched by `make prove SIZE=ci`, as all others are."""
 
