@@ -164,7 +164,7 @@ class FingerprintVersions:
         api_version: str = "",
     ) -> tuple[tuple[int, Fingerprint], ...]:
         """Give the request's fingerprint under every secret and rule, newest first, to compare with any record."""
-        pairs = (_listed(headers) if headers else (), _listed(query) if query else ())
+        pairs = (_listed(headers), _listed(query))
         # What a rule makes of a request is the same under every secret.
         messages = [
             (rule.version, _message(rule, operation, command, pairs=pairs, api_version=api_version))
@@ -220,4 +220,6 @@ def _query_part(query: Sequence[tuple[str, str]], rule: FingerprintRule) -> byte
 
 def _listed(pairs: Pairs) -> Sequence[tuple[str, str]]:
     """Give pairs that may be read once for each rule."""
+    if not pairs:  # Nearly always, and much sooner known than what kind of nothing it is.
+        return ()
     return list(pairs.items() if isinstance(pairs, Mapping) else pairs)
