@@ -24,6 +24,7 @@ from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators
 from nebis.integrations.protection import SAFE_METHODS, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
+from nebis.integrations.tokens import checked_lifetime
 from nebis.sync import Nebis, Operation
 
 with needed("drf"):
@@ -143,6 +144,7 @@ def idempotency_tokens(
 
     It authenticates and permits as the settings of REST framework say.
     """
+    lifetime = checked_lifetime(lifetime)
 
     class IdempotencyTokens(APIView):  # type: ignore[misc]  # It ships no types.
         """Keys that this service issues."""

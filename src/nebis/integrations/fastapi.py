@@ -31,6 +31,7 @@ from nebis.integrations.callee import ATTEMPT, Callee, require_innermost
 from nebis.integrations.openapi import described, description
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Tenant
 from nebis.integrations.routes import RouteOptions, protection
+from nebis.integrations.tokens import checked_lifetime
 from nebis.sync import Nebis, Operation
 
 with needed("fastapi"):
@@ -229,6 +230,7 @@ def idempotency_tokens(
     wire: Wire | None = None,
 ) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Make the endpoint of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+    lifetime = checked_lifetime(lifetime)
 
     async def endpoint(request: Request, owner: Any) -> Response:
         body, headers = await request.body(), headers_of(request.scope)

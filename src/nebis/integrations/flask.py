@@ -26,6 +26,7 @@ from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Inc
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.integrations.routetable import announce_inside, is_told
 from nebis.integrations.rules import ATTEMPT as HELD
+from nebis.integrations.tokens import checked_lifetime
 from nebis.integrations.wsgi_request import headers_of, peer_of, take_body
 from nebis.sync import Nebis, Operation
 
@@ -147,6 +148,7 @@ def idempotency_tokens(
     url_prefix: str = "/idempotency-tokens",
 ) -> Blueprint:
     """Make the blueprint of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+    lifetime = checked_lifetime(lifetime)
     blueprint = Blueprint("nebis_tokens", __name__, url_prefix=url_prefix)
 
     @blueprint.post("")

@@ -36,6 +36,7 @@ from nebis.integrations.contract import ContractPage
 from nebis.integrations.openapi import description, parameter, replayed, responses
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
+from nebis.integrations.tokens import checked_lifetime
 from nebis.sync import Nebis, Operation
 
 with needed("litestar"):
@@ -241,6 +242,7 @@ def idempotency_tokens(
     wire: Wire | None = None,
 ) -> Callable[..., Coroutine[Any, Any, Response[bytes]]]:
     """Make the handler of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+    lifetime = checked_lifetime(lifetime)
 
     async def handler(request: Request[Any, Any, Any]) -> Response[bytes]:
         owner, headers = await outcome_of(tenant, request), headers_of(cast("Any", request.scope))

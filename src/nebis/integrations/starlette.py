@@ -30,6 +30,7 @@ from nebis.integrations.callee import Callee, outcome_of, require_innermost
 from nebis.integrations.contract import ContractPage
 from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Tenant
 from nebis.integrations.routes import RouteOptions, protection
+from nebis.integrations.tokens import checked_lifetime
 from nebis.sync import Nebis, Operation
 
 with needed("starlette"):
@@ -164,6 +165,7 @@ def idempotency_tokens(
     wire: Wire | None = None,
 ) -> Callable[[Request], Any]:
     """Make the endpoint of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+    lifetime = checked_lifetime(lifetime)
 
     async def endpoint(request: Request) -> Response:
         owner, headers = await outcome_of(tenant, request), decoded(request.headers.raw)

@@ -14,7 +14,7 @@ from nebis.http.wire import Wire
 from nebis.integrations.blocking import Held, Live, claim, issue_token, read_status, require_blocking
 from nebis.integrations.routetable import TOLD, announce_inside
 from nebis.integrations.rules import ATTEMPT, Matching, Rule, rendered, rule
-from nebis.integrations.tokens import refused
+from nebis.integrations.tokens import checked_lifetime, refused
 from nebis.integrations.wsgi_request import headers_of, incoming, path_of, peer_of, send, take_body
 from nebis.sync import Nebis
 
@@ -97,6 +97,7 @@ def idempotency_tokens(
     wire: Wire | None = None,
 ) -> WSGIApplication:
     """Make the application of `POST /idempotency-tokens`: a key for an operation with `issued_keys=True`."""
+    lifetime = checked_lifetime(lifetime)
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "POST":

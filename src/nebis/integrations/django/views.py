@@ -22,6 +22,7 @@ from nebis.integrations.callee import ATTEMPT, refuse_generators
 from nebis.integrations.contract import ContractPage
 from nebis.integrations.protection import SAFE_METHODS, Admission, Incoming, Protection, Tenant
 from nebis.integrations.routes import RouteOptions, protection
+from nebis.integrations.tokens import checked_lifetime
 from nebis.sync import Nebis, Operation
 
 with needed("django"):
@@ -146,6 +147,7 @@ def idempotency_tokens(
 
     Whoever may ask is up to `tenant`, not to a token against forged forms: an answer is of no use to other sites.
     """
+    lifetime = checked_lifetime(lifetime)
     chosen: Any = {"lifetime": lifetime, "wire": wire}
 
     async def awaited(request: Any) -> Any:
