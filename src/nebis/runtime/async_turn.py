@@ -150,6 +150,8 @@ class AsyncTurn:
             return self._apply_inside(self.transaction, verb)
         if self._watch is not None and isinstance(verb, Suspend):
             verb = self._watch.sends(verb)
+        if self.task is not None and not self._is_in_handler:
+            return self._world.carry(verb)
         return self._world.apply(verb)
 
     async def _apply_inside(self, transaction: AsyncTransaction, verb: Verb) -> Answer | Locked:
