@@ -35,8 +35,8 @@ class AsyncDriver(Protocol[C]):
         """Say whether it is worth keeping, after a flow, for a look by `is_idle` before the next one."""
         ...
 
-    def perform(self, connection: C, ask: Ask[Any]) -> Awaitable[Any]:
-        """Do one ask of a conversation; raise whatever the driver raises."""
+    def perform(self, connection: C, ask: Ask[Any]) -> Awaitable[Any] | Any:
+        """Do one ask of a conversation, or return what does; raise whatever the driver raises."""
         ...
 
     def describe(self, error: Exception) -> Trouble:

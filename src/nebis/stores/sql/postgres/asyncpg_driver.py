@@ -144,7 +144,7 @@ class Asyncpg:
 
     is_reusable = is_idle
 
-    def perform(self, connection: Connection, ask: Ask[Any]) -> Awaitable[Any]:
+    def perform(self, connection: Connection, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do one ask of a conversation."""
         match ask:
             case Execute():
@@ -153,8 +153,7 @@ class Asyncpg:
                     return connection.rows(ask.statement.positional, values)
                 return _fetched(connection, ask.statement.positional, values)
             case Control():
-                tag: Awaitable[Any] = connection.execute(ask.text)
-                return tag
+                return connection.execute(ask.text)
             case _:
                 raise TypeError(f"asyncpg cannot perform {type(ask).__name__}")
 
