@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.owning import KEPT
-from nebis.core.verbs import Verb, identity_of
+from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.runtime.async_batcher import AsyncBatcher
 from nebis.runtime.blocking_batcher import BlockingBatcher, Waiter, wake_next
 from nebis.runtime.gathering import Gathering
-from tests.runtime.verbs import claim, renewal
+from tests.runtime.verbs import claim, completion, renewal
 
 Sender = Callable[[Sequence[Verb]], Sequence[Answer | Locked]]
 Told = list[Answer | Locked | BaseException]
@@ -196,6 +196,111 @@ def test_a_caller_that_is_cancelled_harms_nobody_and_its_verb_is_sent() -> None:
 
     assert asyncio.run(main()) == KEPT
     assert sum(recorder.batches) == 2
+
+
+class Held:
+    """A store that is asked at once and answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Verb]] = []
+        self.answers = asyncio.Event()
+
+    async def __call__(self, batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        self.batches.append(list(batch))
+        await self.answers.wait()
+        return [KEPT for _ in batch]
+
+
+def test_whoever_is_alone_carries_its_verb_itself_in_the_same_breath() -> None:
+    async def main() -> None:
+        held = Held()
+        batcher = AsyncBatcher(held)
+        carrying = asyncio.create_task(_awaited(batcher.carry(claim(1))))
+        await asyncio.sleep(0)
+        assert held.batches == [[claim(1)]]
+        assert len(asyncio.all_tasks()) == 2  # This one, and the one that carries.
+        held.answers.set()
+        assert await carrying == KEPT
+        assert batcher.is_quiet
+
+    asyncio.run(main())
+
+
+def test_whoever_comes_while_one_carries_alone_is_sent_without_it_and_a_twin_after_it() -> None:
+    async def main() -> None:
+        held = Held()
+        batcher = AsyncBatcher(held)
+        carrying = asyncio.create_task(_awaited(batcher.carry(claim(1))))
+        await asyncio.sleep(0)
+        assert not batcher.is_quiet
+        others = [batcher.apply(verb) for verb in (claim(1), claim(2), claim(3))]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert held.batches == [[claim(1)], [claim(2), claim(3)]]
+        held.answers.set()
+        assert await asyncio.gather(carrying, *others) == [KEPT] * 4
+        assert held.batches[2:] == [[claim(1)]]
+        assert await batcher.carry(claim(4)) == KEPT
+        await batcher.close()
+
+    asyncio.run(main())
+
+
+def test_nobody_carries_alone_right_after_a_batch_of_several() -> None:
+    async def main() -> list[int]:
+        recorder = Recorder()
+
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            await asyncio.sleep(0)
+            return recorder(batch)
+
+        batcher = AsyncBatcher(sending)
+        await asyncio.gather(*(batcher.apply(claim(number)) for number in range(4)))
+        await batcher.close()
+        assert not batcher.is_quiet
+        await asyncio.gather(*(_awaited(batcher.carry(claim(number))) for number in range(4)))
+        await batcher.close()
+        return recorder.batches
+
+    assert asyncio.run(main()) == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("failure", [IndefiniteFailure("cut"), DefiniteFailure("no connection"), Spoilt("too large")])
+def test_whoever_carries_alone_is_told_what_went_wrong_and_only_the_unknown_is_sent_again(failure: Exception) -> None:
+    recorder = Recorder(lambda verbs: failure)
+
+    async def main() -> None:
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            return recorder(batch)
+
+        batcher = AsyncBatcher(sending)
+        with pytest.raises(type(failure)):
+            await batcher.carry(claim(1))
+        assert batcher.is_quiet
+
+    asyncio.run(main())
+    assert recorder.batches == ([1, 1] if isinstance(failure, IndefiniteFailure) else [1])
+
+
+@pytest.mark.parametrize("verb", [completion(1), claim(1)])
+def test_the_write_of_an_owner_that_is_cut_off_is_sent_all_the_same_and_a_claim_is_not(verb: Verb) -> None:
+    async def main() -> list[list[Verb]]:
+        held = Held()
+        batcher = AsyncBatcher(held)
+        carrying = asyncio.create_task(_awaited(batcher.carry(verb)))
+        await asyncio.sleep(0)
+        carrying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await carrying
+        held.answers.set()
+        await batcher.close()
+        return held.batches
+
+    assert asyncio.run(main()) == ([[verb]] if isinstance(verb, Claim) else [[verb], [verb]])
+
+
+async def _awaited(answer: Awaitable[Answer | Locked]) -> Answer | Locked:
+    return await answer
 
 
 class Interrupted(BaseException):

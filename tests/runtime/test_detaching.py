@@ -13,6 +13,7 @@ from nebis.flow import Flow
 from nebis.flows.execute import execute
 from nebis.flows.request import Finished
 from nebis.ports.store import AsyncSessions
+from nebis.runtime.async_batcher import AsyncBatcher
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.entropy import draw
 from nebis.runtime.eventloop import AsyncWorld
@@ -20,6 +21,18 @@ from tests.flows.specimens import request_of
 from tests.runtime.observed import PATIENCE_SECONDS, ObservedStore
 
 T = TypeVar("T")
+
+
+@pytest.fixture(params=["alone", "among others"], autouse=True)
+def is_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a request carries its own verbs to the store, as it does where there is no other."""
+    if request.param == "among others":
+        monkeypatch.setattr(AsyncBatcher, "is_quiet", False)
+    return bool(request.param == "alone")
+
+
+among_others = pytest.mark.parametrize("is_alone", ["among others"], indirect=True)
+"""Where callers wait for their claims themselves."""
 
 
 class Gate:
@@ -89,7 +102,7 @@ async def cancelled(caller: asyncio.Task[Any]) -> None:
         await caller
 
 
-def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed() -> None:
+def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed(is_alone: bool) -> None:
     async def scenario(play: Play) -> None:
         caller = play.call()
         await play.gate.is_asked.wait()
@@ -102,11 +115,14 @@ def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed() -> Non
 
     assert play.runs == 1
     assert play.stored.state is State.COMPLETED
-    # The very same claim again, which the store recognised.
-    assert play.verbs == [Claim, Claim, Complete]
-    assert play.store.batches[0] == play.store.batches[1]
+    if is_alone:  # Its caller waited for the attempt, which claimed by itself.
+        assert play.verbs == [Claim, Complete]
+    else:  # The very same claim again, which the store recognised.
+        assert play.verbs == [Claim, Claim, Complete]
+        assert play.store.batches[0] == play.store.batches[1]
 
 
+@among_others
 def test_an_attempt_goes_on_whose_caller_was_cancelled_as_its_claim_was_answered() -> None:
     async def scenario(play: Play) -> None:
         caller = play.call()
@@ -144,6 +160,7 @@ def test_a_caller_that_is_cancelled_while_it_waits_for_the_outcome_is_only_detac
     assert play.verbs == [Claim, Complete]
 
 
+@among_others
 def test_a_replay_is_answered_without_a_task() -> None:
     tasks: set[asyncio.Task[Any]] = set()
 
@@ -199,6 +216,7 @@ def test_a_claim_that_is_not_answered_in_time_is_not_attempted_when_the_process_
     assert play.stored.state is State.IN_PROGRESS
 
 
+@among_others
 def test_a_claim_that_is_answered_as_the_process_ends_is_not_attempted() -> None:
     async def scenario(play: Play) -> None:
         caller = play.call()
@@ -213,6 +231,7 @@ def test_a_claim_that_is_answered_as_the_process_ends_is_not_attempted() -> None
     assert played(scenario).runs == 0
 
 
+@among_others
 def test_an_attempt_that_is_ended_before_its_first_step_leaves_nobody_waiting() -> None:
     async def scenario(play: Play) -> None:
         caller = play.call()

@@ -1,5 +1,6 @@
 """Sessions of all three drivers on a real server, with statements of their own."""
 
+import asyncio
 from collections.abc import Iterator
 
 import psycopg
@@ -12,7 +13,7 @@ from nebis.stores import open_blocking
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
 from nebis.stores.sql.postgres.failures import Unreachable
 from tests.engines.postgres import PostgresServer
-from tests.stores.postgres_ways import WAYS, Way, ask, ask_in_transaction, execute, statement
+from tests.stores.postgres_ways import WAYS, Way, ask, ask_in_transaction, async_access, execute, statement
 
 
 @pytest.fixture(params=WAYS)
@@ -264,6 +265,58 @@ def test_when_all_connections_are_busy_the_caller_learns_it_in_time(url: str) ->
             sessions.run(ask("SELECT 1"))
 
     sessions.run(flow())
+    sessions.close()
+
+
+@pytest.mark.parametrize("name", ["psycopg-async", "asyncpg"])
+def test_connections_that_come_back_go_to_whoever_waited_longest_and_stays(name: str, url: str) -> None:
+    async def main() -> list[str]:
+        sessions = async_access(name, url, max_connections=1)
+        ends: list[str] = []
+
+        async def run(who: str, text: str) -> None:
+            await sessions.run_unshielded(ask(text))
+            ends.append(who)
+
+        first = asyncio.create_task(run("first", "SELECT pg_sleep(0.2)"))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(run(who, "SELECT 1")) for who in ("leaves", "second", "third")]
+        await asyncio.sleep(0.05)
+        others.pop(0).cancel()
+        await asyncio.gather(first, *others)
+        await run("fourth", "SELECT 1")
+        await sessions.close()
+        return ends
+
+    assert asyncio.run(main()) == ["first", "second", "third", "fourth"]
+
+
+@pytest.mark.parametrize("name", ["psycopg-async", "asyncpg"])
+def test_on_an_event_loop_too_the_caller_learns_in_time_that_all_are_busy(name: str, url: str) -> None:
+    async def main() -> None:
+        sessions = async_access(name, url, max_connections=1, acquire_timeout_seconds=0.05)
+        busy = asyncio.create_task(sessions.run(ask("SELECT pg_sleep(0.3)")))
+        await asyncio.sleep(0.1)
+        with pytest.raises(Unreachable, match="all 1 connections are busy"):
+            await sessions.run(ask("SELECT 1"))
+        await busy
+        assert await sessions.run(ask("SELECT 1::bigint")) == [(1,)]
+        await sessions.close()
+
+    asyncio.run(main())
+
+
+def test_a_statement_whose_table_was_changed_meanwhile_is_prepared_again(url: str) -> None:
+    sessions = WAYS["asyncpg"](url)
+
+    def read() -> list[Row]:
+        return sessions.run(ask("SELECT * FROM scratch WHERE id = :id::bigint", id=1))
+
+    sessions.run(ask("INSERT INTO scratch VALUES (1)"))
+    assert [read(), read()] == [[(1, None)]] * 2
+    execute(url, "ALTER TABLE scratch ADD COLUMN more bigint DEFAULT 7")
+
+    assert [read(), read()] == [[(1, None, 7)]] * 2
     sessions.close()
 
 

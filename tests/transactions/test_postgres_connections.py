@@ -1,6 +1,7 @@
 """Connections of the application as applications have them: what they hold is neither in our way nor changed by us."""
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -179,6 +180,28 @@ def test_a_codec_for_a_type_that_we_use_is_refused(postgres_shop: Shop, postgres
         postgres_shop.sell(key, connection=postgres_customer.raw)
 
     assert postgres_shop.sell(key).result == "paid"
+
+
+@pytest.mark.parametrize("mode", ["single", "guarded"])
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg-async", "asyncpg"])
+def test_a_codec_that_a_handler_left_on_a_connection_of_ours_is_refused_and_nothing_stays(
+    driver: str, mode: str, place: Callable[[str], str], key: str
+) -> None:
+    def leave_a_codec(scene: Scene) -> object:
+        if scene.driver == "asyncpg":
+            return scene.connection.set_type_codec("uuid", schema="pg_catalog", encoder=str, decoder=str, format="text")
+        return scene.connection.adapters.register_loader("uuid", UuidAsText)
+
+    shop = open_shop(driver, place(driver), mode)  # Of its own, as nobody else can use that connection any more.
+    try:
+        assert shop.sell(f"{key}-before", pay, leave_a_codec, finish).result == "paid"
+
+        with pytest.raises(MisuseError, match=r"codec of its own for uuid"):
+            shop.sell(key, pay, finish)
+
+        assert shop.books.of(key)[0] == 0
+    finally:
+        shop.close()
 
 
 def set_codec(customer: Customer, kind: str) -> None:

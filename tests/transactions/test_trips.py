@@ -11,7 +11,9 @@ from nebis.stores.sql.postgres.transactions_psycopg import AsyncPsycopgTransacti
 from tests.transactions.scenes import announce, finish, pay
 from tests.transactions.shops import Customer, Shop
 
-ENTERING = {"single": ["claim_inside"], "guarded": ["lock", "read"]}
+OURS = {"single": ["claim_and_enrol"], "guarded": ["enrol", "lock", "read"]}
+"""What is said before the handler, on a connection of ours and on one of the application."""
+THEIRS = {"single": ["enrol", "claim_inside"], "guarded": ["enrol", "lock", "read"]}
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
-def test_a_single_transaction_makes_five_trips_and_a_guarded_one_six(
+def test_a_single_transaction_makes_four_trips_and_a_guarded_one_six(
     postgres_shop: Shop, key: str, trips: list[str]
 ) -> None:
     postgres_shop.sell(f"{key}-before")  # Opens the connection.
@@ -37,8 +39,8 @@ def test_a_single_transaction_makes_five_trips_and_a_guarded_one_six(
 
     postgres_shop.sell(key, pay, finish)
 
-    entering = ENTERING["single" if postgres_shop.is_single else "guarded"]
-    assert trips == ["Start", "enrol", *entering, "complete_inside", "Finish"]
+    entering = OURS["single" if postgres_shop.is_single else "guarded"]
+    assert trips == ["Start", *entering, "complete_inside", "Finish"]
 
 
 def test_messages_go_with_the_outcome(postgres_shop: Shop, key: str, trips: list[str]) -> None:
@@ -48,10 +50,10 @@ def test_messages_go_with_the_outcome(postgres_shop: Shop, key: str, trips: list
     assert postgres_shop.books.of(key) == (1, 1)
 
 
-def test_it_is_no_more_on_the_applications_own_connection(
+def test_it_is_one_more_on_the_applications_own_connection_which_is_looked_at_first(
     postgres_shop: Shop, postgres_customer: Customer, key: str, trips: list[str]
 ) -> None:
     postgres_shop.sell(key, pay, finish, connection=postgres_customer.raw)
 
-    entering = ENTERING["single" if postgres_shop.is_single else "guarded"]
-    assert trips == ["Start", "enrol", *entering, "complete_inside", "Finish"]
+    entering = THEIRS["single" if postgres_shop.is_single else "guarded"]
+    assert trips == ["Start", *entering, "complete_inside", "Finish"]

@@ -271,6 +271,10 @@ class BlockingTransaction(Protocol):
 class AsyncTransaction(Protocol):
     """The asyncio twin of `BlockingTransaction`; its commit is shielded from the caller's cancellation."""
 
+    is_shielded: bool
+    """Whether everything else is too, which may cost a task each time. A task that no caller can cancel does without;
+    should it be cancelled all the same, the transaction is over and nothing of it stays."""
+
     @property
     def connection(self) -> Any:
         """Return what the application writes its own rows with."""

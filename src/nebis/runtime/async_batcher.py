@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from nebis.core.answers import Answer, Locked
-from nebis.core.verbs import Verb
+from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.ports.store import IndefiniteFailure
 from nebis.runtime.gathering import LANES, Gathering, Member, blames_a_member, own_copy
 
@@ -29,6 +29,8 @@ class AsyncBatcher:
         self._send = send
         self._gathering: Gathering[Waiter] = Gathering() if gathering is None else gathering
         self._lanes_open = 0
+        self._was_alone = True
+        """Whether the last batch had a single member: then the next has too, as far as anybody can tell."""
         self._impatience: asyncio.TimerHandle | None = None
         # The loop itself holds tasks only weakly.
         self._carriers: set[asyncio.Task[None]] = set()
@@ -44,6 +46,41 @@ class AsyncBatcher:
             elif self._impatience is None:
                 self._impatience = loop.call_later(PATIENCE_SECONDS, self._lose_patience, loop)
         return waiter
+
+    @property
+    def is_quiet(self) -> bool:
+        """Tell whether a verb that came now would probably be sent by itself."""
+        return self._was_alone and not self._lanes_open
+
+    def carry(self, verb: Verb) -> Awaitable[Answer | Locked]:
+        """Send a verb as `apply` does, or by itself where it would be alone anyway.
+
+        Only for a task that no caller can cancel, which then carries its verb itself: to have it carried costs a task,
+        a future and two turns of the loop.
+        """
+        return self._carry_alone(verb) if self.is_quiet else self.apply(verb)
+
+    async def _carry_alone(self, verb: Verb) -> Answer | Locked:
+        identity, gathering = identity_of(verb), self._gathering
+        gathering.occupy(identity)
+        self._lanes_open += 1
+        is_cut_off = False
+        try:
+            try:
+                [answer] = await self._send([verb])
+            except IndefiniteFailure:
+                [answer] = await self._send([verb])  # For the reason that `_deliver` has.
+        except asyncio.CancelledError:
+            is_cut_off = True
+            raise
+        finally:
+            gathering.vacate(identity)
+            self._lanes_open -= 1
+            if is_cut_off and not isinstance(verb, Claim):
+                self.apply(verb)  # The process is ending, and only the writes of owners are still of use then.
+            elif gathering.waiting:
+                self._open_lane(asyncio.get_running_loop())
+        return answer
 
     def _open_lane(self, loop: asyncio.AbstractEventLoop) -> None:
         # A carrier starts when the callers that are ready now have asked, so they share its first batch.
@@ -65,6 +102,7 @@ class AsyncBatcher:
     async def _carry(self) -> None:
         try:
             while batch := self._gathering.take():
+                self._was_alone = len(batch) == 1
                 try:
                     await self._deliver(batch)
                 finally:

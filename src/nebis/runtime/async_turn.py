@@ -143,6 +143,7 @@ class AsyncTurn:
                 f"The {backend.store.capabilities.name} store has no transactions; use PostgreSQL or SQLite."
             )
         self.transaction = backend.transaction(self.target)
+        self.transaction.is_shielded = self.task is None or self._is_in_handler
 
     def apply(self, ask: Apply) -> Awaitable[Answer | Locked]:
         verb = ask.verb
@@ -150,6 +151,8 @@ class AsyncTurn:
             return self._apply_inside(self.transaction, verb)
         if self._watch is not None and isinstance(verb, Suspend):
             verb = self._watch.sends(verb)
+        if self.task is not None and not self._is_in_handler:
+            return self._world.carry(verb)
         return self._world.apply(verb)
 
     async def _apply_inside(self, transaction: AsyncTransaction, verb: Verb) -> Answer | Locked:
@@ -218,6 +221,8 @@ class AsyncTurn:
         mark = [record.identity]
         running.set((*running.get(), mark))
         self._is_in_handler = True
+        if self.transaction is not None:
+            self.transaction.is_shielded = True  # Handlers may be cancelled, by themselves too.
         if self._watch is not None and self._watch.lost_reason is not None:
             self._stop_handler()  # Nobody was to be stopped when it was lost.
         end: Returned[object] | Raised
@@ -235,6 +240,8 @@ class AsyncTurn:
         self._is_in_handler = False
         if self._detached or self.transaction is not None:
             await self.rest()
+        if self.transaction is not None:
+            self.transaction.is_shielded = False
         return self.ended(end)
 
     async def detached(self, flow: Flow[T]) -> T:

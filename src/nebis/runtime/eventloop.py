@@ -55,6 +55,8 @@ class AsyncWorld:
         self._batcher = AsyncBatcher(self._send)
         self.apply: Callable[[Verb], asyncio.Future[Answer | Locked]] = self._batcher.apply
         """Applies one verb together with others, and wakes whoever waits for its record."""
+        self.carry: Callable[[Verb], Awaitable[Answer | Locked]] = self._batcher.carry
+        """Does the same for a task of ours, for less where there are no others."""
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
@@ -71,7 +73,8 @@ class AsyncWorld:
         A cancelled effect may have happened, so nobody may cancel it just because a client hung up. What takes no time
         is done here, and the answer to a claim is waited for here: where its caller is cancelled meanwhile, a task of
         ours sends the very same claim again, which the store recognises. With anything else the flow goes on in such a
-        task. So a replay needs none.
+        task. So a replay needs none, but where nobody else is there: then that task also carries the claim to the store
+        and back, instead of another one.
         """
         if self.is_closing:
             self.require_open()
@@ -83,7 +86,7 @@ class AsyncWorld:
                 try:
                     if type(ask) in _AT_ONCE:
                         answer = performs[type(ask)](turn, ask)
-                    elif type(ask) is Apply and type(ask.verb) is Claim:
+                    elif type(ask) is Apply and type(ask.verb) is Claim and not self._batcher.is_quiet:
                         waiter: Any = performs[Apply](turn, ask)
                         claiming.add(waiter)
                         try:

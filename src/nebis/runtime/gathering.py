@@ -126,6 +126,16 @@ class Gathering(Generic[W]):
         self._under_way_by_lane.remove(len(batch))
         self._under_way.difference_update(map(_identity, batch))
 
+    def occupy(self, identity: bytes) -> None:
+        """Occupy a lane with one verb that nobody has to gather, as no lane is busy."""
+        self._under_way_by_lane.append(1)
+        self._under_way.add(identity)
+
+    def vacate(self, identity: bytes) -> None:
+        """Free the lane of such a verb."""
+        self._under_way_by_lane.remove(1)
+        self._under_way.discard(identity)
+
     def put_apart(self, members: Iterable[Member[W]]) -> None:
         """Send each of these by itself, before anything else."""
         self._alone.extend(members)

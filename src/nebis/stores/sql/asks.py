@@ -15,9 +15,12 @@ T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statement:
-    """One named SQL text with `:name` parameters, in the dialect of its file."""
+    """One named SQL text with `:name` parameters, in the dialect of its file.
+
+    Each is made once and then known by what it is, not by what it says: caches would compare five texts otherwise.
+    """
 
     name: str
     text: str

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from nebis.core.answers import Answer, Grant, Granted, Locked
 from nebis.core.claiming import first_life
-from nebis.core.owning import KEPT, UNKNOWN_FORGET_FACTOR
-from nebis.core.record import Fence, OutcomeKind, Ownership, Record
+from nebis.core.owning import KEPT
+from nebis.core.record import Fence, Record
 from nebis.core.transitions import transition
 from nebis.core.verbs import Claim, Complete, Release, Renew, Verb, identity_of
 from nebis.flow import Flow
 from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Columns, Query, Row, Statement
+from nebis.stores.sql.asks import Columns, Member, Query, Row, Statement
 from nebis.stores.sql.dialect import Statements
-from nebis.stores.sql.rows import MODES, OUTCOME_KINDS, effect_values, record_values, records_of
+from nebis.stores.sql.members import claiming_all, claims, completing_all, completions, owners
+from nebis.stores.sql.rows import effect_values, record_values, records_of
 
 V = TypeVar("V")
 Values = dict[str, object]
@@ -29,6 +31,8 @@ _CLAIMS: Final = {Claim}
 _COMPLETIONS: Final = {Complete}
 _FAST: Final = {Claim, Complete, Renew, Release}
 _EXCHANGED: Final = {Claim, Complete}
+_identity: Final = attrgetter("identity")
+_owned_identity: Final = attrgetter("ownership.identity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,40 +50,39 @@ class Batch:
     def __init__(self, statements: Statements, verbs: Sequence[Verb], now: int | None) -> None:
         self._statements = statements
         self._now: Values = {"now": now}
-        self._kinds = set(map(type, verbs))
-        self._identities = _identities(verbs, self._kinds)
+        self._kinds = kinds = set(map(type, verbs))
+        self._is_exchange = kinds & _FAST == _EXCHANGED and statements.exchange is not None
+        self.fast_statements = 1 if self._is_exchange else len(kinds & _FAST)
+        """How many fast statements this batch will run."""
+        self._identities = _identities(verbs, kinds)
         by_identity = dict(zip(self._identities, verbs, strict=True))
         assert len(by_identity) == len(verbs), "an identity appears at most once in a batch"
         self.unanswered = dict(sorted(by_identity.items()))
         self.answers: dict[bytes, Answer | Locked] = {}
 
-    @property
-    def fast_statements(self) -> int:
-        """Count the fast statements that this batch will run."""
-        return 1 if self._is_exchange else len(self._kinds & _FAST)
-
-    @property
-    def _is_exchange(self) -> bool:
-        return self._statements.exchange is not None and self._kinds & _FAST == _EXCHANGED
-
     def run_fast(self) -> Flow[None]:
         """Answer every verb that finds its record as it hopes to: one statement for each kind of verb."""
         if self._is_exchange:
-            yield from self._exchange()
-            return
+            return self._exchange()
+        if self._kinds == _CLAIMS:
+            return self._claim()
+        if self._kinds == _COMPLETIONS:
+            return self._complete()
+        return self._run_each_kind()
+
+    def _run_each_kind(self) -> Flow[None]:
         if Claim in self._kinds:
-            yield from self._claim(self._of(Claim))
+            yield from self._claim()
         if Complete in self._kinds:
-            alone = self._statements.complete_alone
-            yield from self._write(self._statements.complete, _completing(self._of(Complete)), alone)
+            yield from self._complete()
         if Renew in self._kinds:
             renewals = self._of(Renew)
-            owners = _owners([renewal.ownership for renewal in renewals])
-            owners["lease_us"] = [renewal.lease_us for renewal in renewals]
-            yield from self._write(self._statements.renew, owners)
+            columns = owners([renewal.ownership for renewal in renewals])
+            columns["lease_us"] = [renewal.lease_us for renewal in renewals]
+            yield from self._write(self._statements.renew, Columns(**columns))
         if Release in self._kinds:
-            owners = _owners([release.ownership for release in self._of(Release)])
-            yield from self._write(self._statements.release, owners)
+            columns = owners([release.ownership for release in self._of(Release)])
+            yield from self._write(self._statements.release, Columns(**columns))
 
     def in_order(self) -> list[Answer | Locked]:
         """Return all answers, in the order in which was asked."""
@@ -87,6 +90,8 @@ class Batch:
 
     def _of(self, kind: type[V]) -> list[V]:
         # Sorted, as the claim wants them.
+        if len(self._kinds) == 1:
+            return list(self.unanswered.values())  # type: ignore[arg-type]  # Of that kind.
         return [verb for verb in self.unanswered.values() if type(verb) is kind]
 
     def read_replays(self) -> Flow[None]:
@@ -143,8 +148,8 @@ class Batch:
         del self.unanswered[identity]
         self.answers[identity] = answer
 
-    def _claim(self, claims: Sequence[Claim]) -> Flow[None]:
-        rows = yield from Query(self._statements.claim, self._now, _claiming(claims))
+    def _claim(self) -> Flow[None]:
+        rows = yield Query(self._statements.claim, self._now, claims(self._of(Claim)))
         unanswered, answers = self.unanswered, self.answers
         for identity, fence, created_at in rows:
             claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
@@ -154,8 +159,8 @@ class Batch:
         """Claim and complete in one trip."""
         statement = self._statements.exchange
         assert statement is not None
-        claims, completions = _claiming(self._of(Claim)), _completing(self._of(Complete))
-        members = Columns(**claims.by_name, **{f"done_{name}": column for name, column in completions.items()})
+        new, done = claiming_all(self._of(Claim)), completing_all(self._of(Complete))
+        members = Columns(**new.by_name, **{f"done_{name}": column for name, column in done.items()})
         rows = yield from Query(statement, self._now, members, self._statements.exchange_alone)
         for identity, fence, created_at, _ in rows:
             verb = self.unanswered[bytes(identity)]
@@ -164,8 +169,12 @@ class Batch:
             else:
                 self._answer(bytes(identity), KEPT)
 
-    def _write(self, statement: Statement, columns: dict[str, list[Any]], alone: Statement | None = None) -> Flow[None]:
-        rows = yield from Query(statement, self._now, Columns(**columns), alone)
+    def _complete(self) -> Flow[None]:
+        members = completions(self._of(Complete))
+        return self._write(self._statements.complete, members, self._statements.complete_alone)
+
+    def _write(self, statement: Statement, members: Sequence[Member], alone: Statement | None = None) -> Flow[None]:
+        rows = yield Query(statement, self._now, members, alone)
         if len(rows) == len(self.unanswered):  # The rule: a row for each, and each is another one.
             self.answers.update(dict.fromkeys(self.unanswered, KEPT))
             self.unanswered.clear()
@@ -201,68 +210,15 @@ class Batch:
 def _identities(verbs: Sequence[Verb], kinds: set[type]) -> list[bytes]:
     """Return which records these verbs are about; without asking each what it is where all are of one kind."""
     if kinds == _CLAIMS:
-        return [verb.identity for verb in verbs]  # type: ignore[union-attr]  # They are claims.
+        return list(map(_identity, verbs))
     if kinds == _COMPLETIONS:
-        return [verb.ownership.identity for verb in verbs]  # type: ignore[union-attr]  # Each has an owner.
+        return list(map(_owned_identity, verbs))
     return [identity_of(verb) for verb in verbs]
 
 
 def _clock(rows: Sequence[Row]) -> dict[bytes, int]:
     """Return what time it was for each member when it was read."""
     return {bytes(row[-3]): int(row[-2]) for row in rows}
-
-
-def _claiming(claims: Sequence[Claim]) -> Columns:
-    newest = [claim.fingerprints[0] for claim in claims]
-    retentions = [claim.retention for claim in claims]
-    return Columns(
-        identity=[claim.identity for claim in claims],
-        record_id=[claim.record_id for claim in claims],
-        tenant=[claim.tenant for claim in claims],
-        scope=[claim.scope for claim in claims],
-        operation=[claim.operation for claim in claims],
-        key=[claim.key for claim in claims],
-        fingerprint=[fingerprint for _, fingerprint in newest],
-        fingerprint_version=[version for version, _ in newest],
-        mode=[MODES[claim.mode] for claim in claims],
-        nonce=[claim.nonce for claim in claims],
-        lease_us=[claim.lease_us for claim in claims],
-        outcome_us=[retention.outcome_us for retention in retentions],
-        metadata_us=[retention.metadata_us for retention in retentions],
-        command=[claim.command for claim in claims],
-    )
-
-
-def completing(verb: Complete) -> Values:
-    """Return what the statement that completes wants to know of one verb."""
-    return {name: column[0] for name, column in _completing([verb]).items()}
-
-
-def _completing(verbs: Sequence[Complete]) -> dict[str, list[Any]]:
-    columns = _owners([verb.ownership for verb in verbs])
-    outcomes = [verb.outcome for verb in verbs]
-    kinds = [outcome.kind for outcome in outcomes]
-    retentions = [verb.retention for verb in verbs]
-    resources = [verb.resource for verb in verbs]
-    columns["outcome_kind"] = [OUTCOME_KINDS[kind] for kind in kinds]
-    columns["outcome"] = [outcome.body for outcome in outcomes]
-    columns["outcome_us"] = [retention.outcome_us for retention in retentions]
-    columns["forget_us"] = [
-        retention.metadata_us * (UNKNOWN_FORGET_FACTOR if kind is OutcomeKind.UNKNOWN else 1)
-        for retention, kind in zip(retentions, kinds, strict=True)
-    ]
-    columns["resource_type"] = [None if resource is None else resource.type for resource in resources]
-    columns["resource_id"] = [None if resource is None else resource.id for resource in resources]
-    return columns
-
-
-def _owners(ownerships: Sequence[Ownership]) -> dict[str, list[Any]]:
-    return {
-        "identity": [ownership.identity for ownership in ownerships],
-        "record_id": [ownership.record_id for ownership in ownerships],
-        "fence": [ownership.fence for ownership in ownerships],
-        "nonce": [ownership.nonce for ownership in ownerships],
-    }
 
 
 def _guard(old: Record) -> Values:

@@ -14,8 +14,8 @@ from nebis.ports.history import Signed
 from nebis.ports.messages import Message
 from nebis.ports.outbox import Depth, Entry, EntryQuery, Mark, MessageState
 from nebis.stores.sql.asks import Query, Row, in_transaction
-from nebis.stores.sql.batch import completing
 from nebis.stores.sql.dialect import Dialect
+from nebis.stores.sql.members import completing
 
 Values: TypeAlias = Mapping[str, object]
 

@@ -59,16 +59,14 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
         if self._seen.expects_replays(verbs):
             yield from batch.read_replays()
         if batch.unanswered:
-            yield from self._apply_rest(batch)
+            lock = self._statements.lock
+            if lock is None:
+                yield from in_transaction(self._apply_exclusively(batch))
+            else:
+                yield from self._apply_row_by_row(batch, lock)
         answers = batch.in_order()
         self._seen.learn(verbs, answers)
         return answers
-
-    def _apply_rest(self, batch: Batch) -> Flow[None]:
-        if self._statements.lock is None:
-            yield from in_transaction(self._apply_exclusively(batch))
-        else:
-            yield from self._apply_row_by_row(batch, self._statements.lock)
 
     def _apply_exclusively(self, batch: Batch) -> Flow[None]:
         """Do everything in one transaction that nobody else can write during."""

@@ -71,6 +71,8 @@ class JoinedTransaction:
 class AsyncJoinedTransaction:
     """A transaction for asyncio. A cancelled caller leaves, what runs goes on to its end."""
 
+    is_shielded = True
+
     def __init__(self, library: Library, join: Join) -> None:
         self._hands: AsyncHands = library.async_hands()
         self._work = _Work(join)

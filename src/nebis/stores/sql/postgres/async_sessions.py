@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
+from collections.abc import Awaitable
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from nebis.flow import Ask, Flow, drive_async
 from nebis.ports.store import StoreFailure
-from nebis.stores.sql.postgres.conversation import Conversation, new_conversation
+from nebis.stores.sql.postgres.conversation import Conversation, conversations
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable, refused_admission
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.postgres.startup import Primary, admit
@@ -28,8 +31,12 @@ class AsyncDriver(Protocol[C]):
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
         ...
 
-    async def perform(self, connection: C, ask: Ask[Any]) -> Any:
-        """Do one ask of a conversation; raise whatever the driver raises."""
+    def is_reusable(self, connection: C) -> bool:
+        """Say whether it is worth keeping, after a flow, for a look by `is_idle` before the next one."""
+        ...
+
+    def perform(self, connection: C, ask: Ask[Any]) -> Awaitable[Any] | Any:
+        """Do one ask of a conversation, or return what does; raise whatever the driver raises."""
         ...
 
     def describe(self, error: Exception) -> Trouble:
@@ -55,8 +62,16 @@ class AsyncSource(Protocol[C]):
     is_pinned: bool
     """Whether its connections already hold our settings."""
 
+    def take_now(self) -> C | None:
+        """Return an idle connection if that takes no waiting; None leaves it to `take`."""
+        ...
+
     async def take(self) -> C:
         """Return an idle connection or raise `DefiniteFailure`."""
+        ...
+
+    def give_back_now(self, connection: C, *, is_spoilt: bool) -> bool:
+        """Do what `give_back` does and return True, if that takes no waiting."""
         ...
 
     async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
@@ -74,7 +89,7 @@ class AsyncSqlSessions(Generic[C]):
     def __init__(self, driver: AsyncDriver[C], source: AsyncSource[C], settings: Settings) -> None:
         self._driver = driver
         self._source = source
-        self._settings = settings
+        self._new_conversation = conversations(driver, settings, is_pinned=source.is_pinned)
         # The loop itself holds tasks only weakly, and a detached one has nobody else.
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -87,12 +102,20 @@ class AsyncSqlSessions(Generic[C]):
 
     async def run_unshielded(self, flow: Flow[T]) -> T:
         """Perform a store flow on one connection, which is never used again if somebody cancels this task after all."""
-        connection = await self._source.take()
-        conversation = new_conversation(self._driver, self._settings, is_pinned=self._source.is_pinned)
+        source, driver, conversation = self._source, self._driver, self._new_conversation()
+        # Mostly there is nothing to wait for, and each coroutine inside another is paid at every step.
+        connection = source.take_now()
+        if connection is None:
+            connection = await source.take()
         try:
-            return await _converse(self._driver, connection, conversation, flow)
+            listening = driver.listen_to_warnings(connection, conversation)
+            try:
+                return await drive_async(conversation.hold(flow), partial(driver.perform, connection))
+            finally:
+                driver.stop_listening(connection, listening)
         finally:
-            await self._source.give_back(connection, is_spoilt=conversation.is_spoilt)
+            if not source.give_back_now(connection, is_spoilt=conversation.is_spoilt):
+                await source.give_back(connection, is_spoilt=conversation.is_spoilt)
 
     async def close(self) -> None:
         """Wait for detached flows, then close every connection that is ours."""
@@ -111,7 +134,33 @@ class _Home:
 
     def __init__(self, size: int) -> None:
         self.idle: list[Any] = []
-        self.free = asyncio.Semaphore(size)
+        self.left = size
+        """How many more may be in use."""
+        self.queue: deque[asyncio.Future[None]] = deque()
+        """Who waits for one to come back; there are none left as long as anybody does."""
+
+    def free(self) -> None:
+        """Let another one be in use: that of whoever waited longest, or of whoever comes next."""
+        while self.queue:
+            waiter = self.queue.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self.left += 1
+
+    async def await_free(self, seconds: float) -> None:
+        """Wait for one to come back; raise `TimeoutError` if none does in time."""
+        waiter = asyncio.get_running_loop().create_future()
+        self.queue.append(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                self.free()  # It came at the very moment when nobody wanted it any more.
+            elif waiter in self.queue:
+                self.queue.remove(waiter)
+            raise
 
 
 class OwnAsyncConnections(Generic[C]):
@@ -125,43 +174,63 @@ class OwnAsyncConnections(Generic[C]):
         self._primary = primary
         self._settings = settings
         self._size = size
+        self._new_conversation = conversations(driver, settings, is_pinned=is_pinned)
         # Entries of a parent process stay referenced, so that nothing ever closes its connections from here.
         self._homes: dict[tuple[int, asyncio.AbstractEventLoop], _Home] = {}
         self._is_closed = False
+
+    def take_now(self) -> C | None:
+        """Return the connection used last if it is idle."""
+        home = self._homes.get((os.getpid(), asyncio.get_running_loop()))
+        if home is None or self._is_closed or not home.left or not home.idle:
+            return None
+        connection: C = home.idle.pop()
+        if not self._driver.is_idle(connection):
+            self._driver.discard(connection)
+            return None
+        home.left -= 1
+        return connection
 
     async def take(self) -> C:
         """Return an idle connection, the one used last, or open one."""
         if self._is_closed:
             raise Unreachable("these connections were closed")
         home = self._home()
-        if home.free.locked():
-            await self._await_free(home)
+        if home.left:
+            home.left -= 1
         else:
-            await home.free.acquire()  # Comes back at once, and needs no timer.
+            await self._await_free(home)
         try:
             return self._idle(home) or await self._open()
         except BaseException:
-            home.free.release()
+            home.free()
             raise
 
     async def _await_free(self, home: _Home) -> None:
         try:
-            async with asyncio.timeout(self._settings.acquire_timeout_seconds):
-                await home.free.acquire()
+            await home.await_free(self._settings.acquire_timeout_seconds)
         except TimeoutError:
             raise Unreachable(
                 f"all {self._size} connections are busy and none came back "
                 f"within {self._settings.acquire_timeout_seconds:g} s"
             ) from None
 
-    async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
+    def give_back_now(self, connection: C, *, is_spoilt: bool) -> bool:
         """Keep a connection for the next flow unless it may be in the middle of something."""
-        home = self._home()
-        if is_spoilt or self._is_closed or not self._driver.is_idle(connection):
+        home = self._homes.get((os.getpid(), asyncio.get_running_loop())) or self._home()
+        if is_spoilt or self._is_closed or not self._driver.is_reusable(connection):
             self._driver.discard(connection)
         else:
             home.idle.append(connection)
-        home.free.release()
+        if home.queue:
+            home.free()
+        else:
+            home.left += 1
+        return True
+
+    async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
+        """Do the same."""
+        self.give_back_now(connection, is_spoilt=is_spoilt)
 
     async def close(self) -> None:
         """Close all idle connections of this loop, and every other one when it comes back."""
@@ -196,21 +265,15 @@ class OwnAsyncConnections(Generic[C]):
         return None
 
     async def _open(self) -> C:
-        connection = await self._driver.connect()
-        conversation = new_conversation(self._driver, self._settings, is_pinned=self.is_pinned)
+        driver, conversation = self._driver, self._new_conversation()
+        connection = await driver.connect()
         try:
-            await _converse(self._driver, connection, conversation, admit(self._primary))
+            listening = driver.listen_to_warnings(connection, conversation)
+            await drive_async(conversation.hold(admit(self._primary)), partial(driver.perform, connection))
+            driver.stop_listening(connection, listening)
         except BaseException as error:
-            self._driver.discard(connection)
+            driver.discard(connection)
             if isinstance(error, StoreFailure):
                 raise refused_admission(error) from None
             raise
         return connection
-
-
-async def _converse(driver: AsyncDriver[C], connection: C, conversation: Conversation, flow: Flow[T]) -> T:
-    listening = driver.listen_to_warnings(connection, conversation)
-    try:
-        return await drive_async(conversation.hold(flow), lambda ask: driver.perform(connection, ask))
-    finally:
-        driver.stop_listening(connection, listening)

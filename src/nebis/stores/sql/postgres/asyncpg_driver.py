@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 
 from nebis.flow import Ask
+from nebis.stores.sql.asks import Row
 from nebis.stores.sql.postgres import asyncpg_failures
 from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
@@ -28,10 +29,12 @@ Listener: TypeAlias = Callable[[Any, Any], None]
 class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
     """A connection that notices when the network swallows what it sends."""
 
-    __slots__ = ("conversation",)
+    __slots__ = ("conversation", "prepared")
 
     conversation: Conversation | None
     """Who hears what the server says unasked."""
+    prepared: dict[str, Any] | None
+    """Our statements, by text; None where others also speak here, or a pooler forgets them."""
 
     def pack_arrays(self) -> None:
         """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
@@ -43,6 +46,25 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
             ways = (partial(pack, name), partial(unpack, name))
             with suppress(AttributeError, TypeError):  # An asyncpg that has no such door packs them itself.
                 settings.add_python_codec(kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", *ways, "binary")
+
+    async def rows(self, text: str, values: Iterable[Any]) -> list[Row]:
+        """Do what `fetch` does, past ten functions that find out each time what is known of our own statements."""
+        if self.prepared is None:
+            return await _fetched(self, text, values)
+        statement = self.prepared.get(text)
+        if statement is None:
+            statement = self.prepared[text] = await self.prepare(text)
+        arguments = tuple(values)
+        try:
+            answer = await self._protocol.bind_execute(statement._state, arguments, "", 0, False, None)  # noqa: SLF001, FBT003
+        except (asyncpg.InvalidCachedStatementError, asyncpg.OutdatedSchemaCacheError) as error:
+            # Somebody changed a table. Nothing was done in the first case, which `fetch` also tries again.
+            self.prepared = {}
+            await self.reload_schema_state()
+            if isinstance(error, asyncpg.OutdatedSchemaCacheError) or self._protocol.is_in_transaction():
+                raise
+            answer = await self.fetch(text, *arguments)
+        return list(map(tuple, answer))
 
     def bound_silence(self, seconds: float) -> None:
         """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""
@@ -107,6 +129,7 @@ class Asyncpg:
         connection.bound_silence(self._settings.silence_seconds)
         if self.packs_arrays:
             connection.pack_arrays()
+        connection.prepared = {} if self.packs_arrays and not self._settings.pooler else None
         connection.conversation = None
         # Once for all conversations: asyncpg inspects whatever is to listen.
         connection.add_log_listener(_pass_on)
@@ -114,16 +137,23 @@ class Asyncpg:
 
     def is_idle(self, connection: Connection) -> bool:
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
+        if type(connection) is _Connection:  # Asked in fewer steps, as it is twice for each batch.
+            protocol = connection._protocol  # noqa: SLF001 - of a class of ours.
+            return protocol.is_connected() and not connection._aborted and not protocol.is_in_transaction()  # noqa: SLF001
         return _is_open(connection) and not connection.is_in_transaction()
 
-    async def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
+    is_reusable = is_idle
+
+    def perform(self, connection: Connection, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do one ask of a conversation."""
         match ask:
             case Execute():
                 values = map(ask.values.__getitem__, ask.statement.parameters)
-                return list(map(tuple, await connection.fetch(ask.statement.positional, *values)))
+                if type(connection) is _Connection:
+                    return connection.rows(ask.statement.positional, values)
+                return _fetched(connection, ask.statement.positional, values)
             case Control():
-                return await connection.execute(ask.text)
+                return connection.execute(ask.text)
             case _:
                 raise TypeError(f"asyncpg cannot perform {type(ask).__name__}")
 
@@ -159,6 +189,10 @@ class Asyncpg:
             return
 
 
+async def _fetched(connection: Connection, text: str, values: Iterable[Any]) -> list[Row]:
+    return list(map(tuple, await connection.fetch(text, *values)))
+
+
 def _pass_on(connection: _Connection, message: Any) -> None:
     """Tell whoever uses one of our own connections; in between nobody asked for anything."""
     if connection.conversation is not None:
@@ -185,6 +219,9 @@ class BorrowedAsyncpgPool:
         self._pool = pool
         self._settings = settings
 
+    def take_now(self) -> None:
+        """Return nothing: a pool may have to wait."""
+
     async def take(self) -> Connection:
         """Return an idle connection; those that are not idle are thrown away."""
         while True:
@@ -195,6 +232,10 @@ class BorrowedAsyncpgPool:
             if _is_open(connection) and not connection.is_in_transaction():
                 return connection
             await self.give_back(connection, is_spoilt=True)
+
+    def give_back_now(self, connection: Connection, *, is_spoilt: bool) -> bool:  # noqa: ARG002 - not here.
+        """Return False: a pool resets what it takes back."""
+        return False
 
     async def give_back(self, connection: Connection, *, is_spoilt: bool) -> None:
         """Return a connection, or end it so that the pool replaces it."""

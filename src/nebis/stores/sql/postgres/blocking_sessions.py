@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from nebis.flow import Ask, Flow, drive
 from nebis.ports.store import StoreFailure
-from nebis.stores.sql.postgres.conversation import Conversation, new_conversation
+from nebis.stores.sql.postgres.conversation import Conversation, conversations
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable, refused_admission
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.postgres.startup import Primary, admit
@@ -74,12 +74,12 @@ class BlockingSqlSessions(Generic[C]):
     def __init__(self, driver: BlockingDriver[C], source: BlockingSource[C], settings: Settings) -> None:
         self._driver = driver
         self._source = source
-        self._settings = settings
+        self._new_conversation = conversations(driver, settings, is_pinned=source.is_pinned)
 
     def run(self, flow: Flow[T]) -> T:
         """Perform a store flow on one connection and give it back, or throw it away after anything indefinite."""
         connection = self._source.take()
-        conversation = new_conversation(self._driver, self._settings, is_pinned=self._source.is_pinned)
+        conversation = self._new_conversation()
         try:
             return _converse(self._driver, connection, conversation, flow)
         finally:
@@ -113,6 +113,7 @@ class OwnConnections(Generic[C]):
         self._primary = primary
         self._settings = settings
         self._size = size
+        self._new_conversation = conversations(driver, settings, is_pinned=is_pinned)
         # By process id. Entries of a parent stay referenced, so that nothing ever closes its connections from here.
         self._processes: dict[int, _Process] = {}
         self._is_closed = False
@@ -166,7 +167,7 @@ class OwnConnections(Generic[C]):
 
     def _open(self) -> C:
         connection = self._driver.connect()
-        conversation = new_conversation(self._driver, self._settings, is_pinned=self.is_pinned)
+        conversation = self._new_conversation()
         try:
             _converse(self._driver, connection, conversation, admit(self._primary))
         except BaseException as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from nebis.errors import MisuseError
@@ -89,23 +90,23 @@ class Conversation:
     def _answer(self, ask: Ask[Any]) -> Flow[Any]:
         match ask:
             case Query() if ask.alone is not None and not self._is_inside:
-                return (yield from self._query_alone(ask, ask.alone))
+                return self._query_alone(ask, ask.alone)
             case Query() if self._is_inside or not self._wraps_statements:
-                return (yield from self._query(ask))
+                return self._query(ask)
             case Query():
-                return (yield from self._query_in_transaction(ask))
+                return self._query_in_transaction(ask)
             case Begin():
-                return (yield from self._begin())
+                return self._begin()
             case Commit():
-                return (yield from self._commit())
+                return self._commit()
             case Rollback():
-                return (yield from self._undo())
+                return self._undo()
             case _:
                 raise MisuseError(f"{type(ask).__name__} is not something that a SQL connection can do.")
 
-    def _query(self, query: Query) -> Flow[list[Row]]:
+    def _query(self, query: Query, statement: Statement | None = None) -> Flow[list[Row]]:
         stage = Stage.INSIDE if self._is_inside else Stage.ALONE
-        rows = yield from self._say(_executing(query), stage)
+        rows = yield from self._say(_executing(statement or query.statement, query), stage)
         if stage is Stage.ALONE:
             self._require_replication()
         return rows
@@ -113,14 +114,14 @@ class Conversation:
     def _query_alone(self, query: Query, alone: Statement) -> Flow[list[Row]]:
         ask = self._query_in_transaction if self._wraps_statements else self._query
         try:
-            return (yield from ask(Query(alone, query.shared, query.members)))
+            return (yield from ask(query, alone))
         except RowLocked:  # Refused and rolled back, so that nothing of it stays.
             return (yield from ask(query))
 
-    def _query_in_transaction(self, query: Query) -> Flow[list[Row]]:
+    def _query_in_transaction(self, query: Query, statement: Statement | None = None) -> Flow[list[Row]]:
         yield from self._begin()
         try:
-            rows = yield from self._query(query)
+            rows = yield from self._query(query, statement)
         except DefiniteFailure:
             yield from self._undo()
             raise
@@ -157,7 +158,7 @@ class Conversation:
             raise IndefiniteFailure("the connection was given up after an earlier failure")
         self._is_unreplicated = False
         try:
-            return (yield from ask)
+            answer: T = yield ask
         except Exception as error:  # noqa: BLE001 - a driver may raise anything; what nobody classified is indefinite.
             trouble = self._describe(error)
             self.is_spoilt = not leaves_connection_usable(trouble)
@@ -167,6 +168,7 @@ class Conversation:
             # Cancelled or interrupted: an answer may still be on its way, and must not reach the next user (F023).
             self.is_spoilt = True
             raise
+        return answer
 
     def _require_replication(self) -> None:
         if self._is_unreplicated:
@@ -182,20 +184,27 @@ class Describer(Protocol):
         ...
 
 
-def new_conversation(driver: Describer, settings: Settings, *, is_pinned: bool) -> Conversation:
-    """Start a conversation on a connection that holds our settings, or on one that needs them each time."""
-    return Conversation(
-        opening=settings.opening(is_pinned=is_pinned), wraps_statements=not is_pinned, describe=driver.describe
-    )
+def conversations(driver: Describer, settings: Settings, *, is_pinned: bool) -> Callable[[], Conversation]:
+    """Return what starts one on a connection that holds our settings, or on one that needs them each time."""
+    opening = settings.opening(is_pinned=is_pinned)
+    return partial(Conversation, opening=opening, wraps_statements=not is_pinned, describe=driver.describe)
 
 
-def _executing(query: Query) -> Execute:
-    if query.members is None:
-        return Execute(query.statement, query.shared)
-    names = frozenset(name for name in query.statement.parameters if name not in query.shared)
-    if len(query.members) == 1 and (alone := lone(query.statement, names)) is not None:
-        return Execute(alone, {**query.shared, **query.members[0]})
-    return Execute(query.statement, {**query.shared, **_columns(query.members, names)}, names)
+def _executing(statement: Statement, query: Query) -> Execute:
+    shared, members = query.shared, query.members
+    if members is None:
+        return Execute(statement, shared)
+    names, alone = _plural(statement, tuple(shared))
+    if alone is not None and len(members) == 1:
+        return Execute(alone, {**shared, **members[0]})
+    return Execute(statement, {**shared, **_columns(members, names)}, names)
+
+
+@cache
+def _plural(statement: Statement, shared: tuple[str, ...]) -> tuple[frozenset[str], Statement | None]:
+    """Return what each member of a statement brings, and the statement for a single one, if there is such a form."""
+    names = frozenset(statement.parameters).difference(shared)
+    return names, lone(statement, names)
 
 
 def _columns(members: Sequence[Member], names: frozenset[str]) -> Mapping[str, object]:

@@ -39,6 +39,10 @@ class AsyncPsycopg:
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
         return psycopg_wire.is_idle(connection)
 
+    def is_reusable(self, connection: Connection) -> bool:
+        """Say whether it is open and outside any transaction; what the server says from now on, `is_idle` will see."""
+        return psycopg_wire.is_reusable(connection)
+
     async def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
         """Do one ask of a conversation."""
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
@@ -71,7 +75,7 @@ class AsyncPsycopg:
 
 
 async def _rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:
-    if cursor.description is None:
+    if cursor.pgresult is None or not cursor.pgresult.nfields:  # Cheaper than `description`, which names the columns.
         return []
     try:
         return await cursor.fetchall()
@@ -89,6 +93,9 @@ class BorrowedAsyncPsycopgPool:
         self._settings = settings
         self._had_autocommit: dict[int, bool] = {}
 
+    def take_now(self) -> None:
+        """Return nothing: a pool may have to wait."""
+
     async def take(self) -> Connection:
         """Return an idle connection; those that are not idle are thrown away."""
         while True:
@@ -103,6 +110,10 @@ class BorrowedAsyncPsycopgPool:
         self._had_autocommit[id(connection)] = connection.autocommit
         await connection.set_autocommit(True)
         return connection
+
+    def give_back_now(self, connection: Connection, *, is_spoilt: bool) -> bool:  # noqa: ARG002 - not here.
+        """Return False: a pool looks at what it takes back."""
+        return False
 
     async def give_back(self, connection: Connection, *, is_spoilt: bool) -> None:
         """Return a connection as it was, or in a state in which the pool replaces it."""

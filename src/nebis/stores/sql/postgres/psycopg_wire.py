@@ -76,11 +76,17 @@ def is_idle(connection: AnyConnection) -> bool:
 
     An idle server says nothing: whatever waits on the socket is its farewell, or an answer that was somebody else's.
     """
-    if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
+    if not is_reusable(connection):
         return False
     poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
+    poll.register(connection.pgconn.socket, select.POLLIN)
     return not poll.poll(0)
+
+
+def is_reusable(connection: AnyConnection) -> bool:
+    """Say whether the connection is open and outside any transaction, as far as is known here."""
+    # Of a connection that is closed or broken this is unknown.
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def cut(connection: AnyConnection) -> None:

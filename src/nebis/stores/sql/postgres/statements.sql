@@ -58,7 +58,7 @@ RETURNING record.identity, record.fence, record.created_at
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 {claiming};
 
--- name: claim_inside
+-- fragment: claiming_inside
 -- The same in a transaction of the application. Two of those that claim the same key must not wait for each other at the
 -- unique index: duplicates would fill the pool and hold up strangers (F045). Whoever cannot have the advisory lock at
 -- once knows that a twin is at work, and inserts nothing. What is left to wait for is bounded by our own lock timeout.
@@ -94,6 +94,9 @@ restored AS MATERIALIZED (
     FROM bounded
     CROSS JOIN inserted
 )
+
+-- name: claim_inside
+{claiming_inside}
 SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence, claimed.created_at
 FROM restored
 LEFT JOIN claimed ON TRUE;

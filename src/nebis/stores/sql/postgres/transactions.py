@@ -81,10 +81,11 @@ class _EndedInside(Exception):
 @cache
 def transaction_statements(schema: str | None) -> Mapping[str, Statement]:
     """Return the statements of `transactions.sql`, and those of the store that are made for transactions."""
-    source = files("nebis.stores.sql.postgres").joinpath("transactions.sql").read_text()
+    here = files("nebis.stores.sql.postgres")
+    sources = (here.joinpath(name).read_text() for name in ("statements.sql", "transactions.sql"))
     store = postgres_dialect(schema).statements
     made = (store.claim_inside, store.complete_inside, store.complete_and_stage_inside)
-    return read_statements(source, schema=schema) | {each.name: each for each in made if each is not None}
+    return read_statements("\n".join(sources), schema=schema) | {each.name: each for each in made if each is not None}
 
 
 class Home:
@@ -120,6 +121,7 @@ class TransactionTalk(Conversation):
         self._is_ours = is_ours
         self._was_open = is_open
         self._number = ""
+        self._is_unenrolled = False
         self._is_unproved = False
         self._is_in_part = False
         self._has_failed = False
@@ -129,7 +131,10 @@ class TransactionTalk(Conversation):
         try:
             yield from self._say(Start(is_ours=self._is_ours), Stage.INSIDE)
             self._is_inside = True
-            yield from self._enrol()
+            if self._is_ours:  # Hardly anything can be wrong here; so it goes with the first claim, for one trip less.
+                self._is_unenrolled = True
+            else:
+                yield from self._enrol()
         except MisuseError:
             if not self._was_open:  # What the application began is left to the application.
                 yield from self._undo()
@@ -139,9 +144,16 @@ class TransactionTalk(Conversation):
             raise
 
     def _enrol(self) -> Flow[None]:
+        ask = Execute(self._statement("enrol"), self._enrolment(), _SAMPLE_NAMES)
+        [row] = yield from self._say(ask, Stage.INSIDE)
+        yield from self._enrolled(row)
+
+    def _enrolment(self) -> dict[str, object]:
         idle_milliseconds = f"{self._settings.idle_in_transaction_seconds * 1000:.0f}"
-        values = {"idle_milliseconds": idle_milliseconds, **_SAMPLE_ARRAYS}
-        [row] = yield from self._say(Execute(self._statement("enrol"), values, _SAMPLE_NAMES), Stage.INSIDE)
+        return {"idle_milliseconds": idle_milliseconds, **_SAMPLE_ARRAYS}
+
+    def _enrolled(self, row: Row) -> Flow[None]:
+        self._is_unenrolled = False
         self._number, isolation, is_read_only, address, _, _, *echo = row
         changed = [name for (name, sent), got in zip(_SAMPLES.items(), echo, strict=True) if sent != got]
         if changed:
@@ -192,6 +204,9 @@ class TransactionTalk(Conversation):
         match ask:
             case Query() if ask.statement.name == "claim":
                 return (yield from self._claim(ask))
+            case _ if self._is_unenrolled:
+                yield from self._enrol()
+                return (yield from self._answer(ask))
             case Query():
                 return (yield from self._ask(ask))
             case Begin():
@@ -224,7 +239,12 @@ class TransactionTalk(Conversation):
         """Claim, without waiting for a twin that is claiming the same keys in a transaction of its own."""
         shared = {**query.shared, "lock_milliseconds": f"{self._settings.lock_timeout_seconds * 1000:.0f}"}
         members = [{**member, "lock_key": _lock_key(member["identity"])} for member in query.members or ()]
-        rows = yield from self._ask(Query(self._statement("claim_inside"), shared, members))
+        if self._is_unenrolled:
+            rows = yield from self._ask(Query(self._statement("claim_and_enrol"), shared | self._enrolment(), members))
+            yield from self._enrolled(rows[0][5:])
+            rows = [row[:5] for row in rows]
+        else:
+            rows = yield from self._ask(Query(self._statement("claim_inside"), shared, members))
         if not rows[0][0]:
             raise RowLocked("another transaction is claiming the same key")
         return [row[2:] for row in rows if row[2] is not None]
@@ -247,6 +267,8 @@ class TransactionTalk(Conversation):
 
     def _told(self, name: str, query: Query) -> Flow[list[Row]]:
         """Say a statement that tells whether the transaction is still the same; a failed one is looked up elsewhere."""
+        if self._is_unenrolled:
+            yield from self._enrol()
         shared = {**query.shared, "number": self._number}
         try:
             return (yield from self._ask(Query(self._statement(name), shared, query.members)))
@@ -267,6 +289,8 @@ class TransactionTalk(Conversation):
     def commit(self) -> Flow[None]:
         """Commit. Raises `DefiniteFailure` if the server refused, `IndefiniteFailure` for anything else."""
         try:
+            if self._is_unenrolled and not self._has_failed:
+                yield from self._enrol()  # Which also makes it durable.
             yield from self._finish()
         except IndefiniteFailure:
             self.is_spoilt = True

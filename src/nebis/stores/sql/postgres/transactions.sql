@@ -1,4 +1,4 @@
--- What a transaction of the application says for itself, beside the store's own statements.
+-- What a transaction of the application says for itself, beside the store's own statements, whose fragments it repeats.
 
 -- fragment: place
 -- Which tables of which database of which running server.
@@ -7,28 +7,42 @@ format(
     coalesce(to_regclass('nebis_record')::oid, 0), current_database(), extract(epoch FROM pg_postmaster_start_time())
 )
 
--- name: enrol
+-- fragment: enrolment
 -- Takes the transaction's number, by which it is recognised later: nobody can end it and begin another unnoticed.
 -- Makes it durable, and bounds how long a process that was stopped may keep the record from its successor. Sends a value
 -- of each type that our statements use there and back: a codec of the application's must not change them.
 SELECT
-    pg_current_xact_id()::text,
-    current_setting('transaction_isolation'),
-    current_setting('transaction_read_only') = 'on',
-    {place},
-    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END,
+    pg_current_xact_id()::text AS number,
+    current_setting('transaction_isolation') AS isolation,
+    current_setting('transaction_read_only') = 'on' AS is_read_only,
+    {place} AS address,
+    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS durable,
     CASE
         WHEN current_setting('idle_in_transaction_session_timeout')::interval
             NOT BETWEEN '1 ms' AND (:idle_milliseconds::text || ' ms')::interval
             THEN set_config('idle_in_transaction_session_timeout', :idle_milliseconds::text, true)
-    END,
-    (:bytea::bytea[])[1],
-    (:uuid::uuid[])[1],
-    (:text::text[])[1],
-    (:bigint::bigint[])[1],
-    (:integer::integer[])[1],
-    (:smallint::smallint[])[1],
-    (:boolean::boolean[])[1];
+    END AS bounded,
+    (:bytea::bytea[])[1] AS of_bytea,
+    (:uuid::uuid[])[1] AS of_uuid,
+    (:text::text[])[1] AS of_text,
+    (:bigint::bigint[])[1] AS of_bigint,
+    (:integer::integer[])[1] AS of_integer,
+    (:smallint::smallint[])[1] AS of_smallint,
+    (:boolean::boolean[])[1] AS of_boolean
+
+-- name: enrol
+{enrolment};
+
+-- name: claim_and_enrol
+-- Both in one trip, on a connection of ours. Where something is found to be wrong, nothing of the claim stays either.
+{claiming_inside},
+enrolled AS MATERIALIZED (
+    {enrolment}
+)
+SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence, claimed.created_at, enrolled.*
+FROM restored
+CROSS JOIN enrolled
+LEFT JOIN claimed ON TRUE;
 
 -- name: address
 SELECT {place};

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from nebis.flow import Ask, Flow, drive_async
@@ -78,6 +78,8 @@ class Belongings(NamedTuple):
 class AsyncPostgresTransaction(Generic[C]):
     """The asyncio twin of `PostgresTransaction`."""
 
+    is_shielded = True
+
     def __init__(self, shared: Belongings, driver: AsyncTransactionDriver[C], place: Place[C]) -> None:
         self._shared = shared
         self._driver = driver
@@ -94,7 +96,7 @@ class AsyncPostgresTransaction(Generic[C]):
     async def begin(self) -> None:
         """Start it; raise `MisuseError` for a connection that is already inside one that we could not commit."""
         try:
-            await self._detached(self._begin())
+            await self._undisturbed(self._begin())
         except asyncio.CancelledError:
             # Whoever is cancelled here never sees the transaction, so it would keep its locks for ever.
             self._start(self._in_turn(self._rollback()))
@@ -102,11 +104,11 @@ class AsyncPostgresTransaction(Generic[C]):
 
     async def run(self, flow: Flow[T]) -> T:
         """Perform a store flow inside it."""
-        return await self._detached(self._drive(lambda talk: talk.hold(flow)))
+        return await self._undisturbed(self._drive(lambda talk: talk.hold(flow)))
 
     async def settle(self, flow: Flow[T]) -> T | None:
         """Perform the last store flow inside it, or return None if somebody else ended it."""
-        return await self._detached(self._drive(lambda talk: talk.settle(flow)))
+        return await self._undisturbed(self._drive(lambda talk: talk.settle(flow)))
 
     async def is_same(self) -> bool:
         """Tell whether the transaction that `begin` started is still the current one."""
@@ -151,6 +153,10 @@ class AsyncPostgresTransaction(Generic[C]):
         finally:
             await self._end()
 
+    def _undisturbed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Do what must not be cancelled half-way: a connection of the application would not survive that."""
+        return self._detached(work) if self.is_shielded or not self._place.is_ours else self._in_turn(work)
+
     async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
         """Do one thing after the other, each in a task that no caller can cancel.
 
@@ -192,10 +198,10 @@ class AsyncPostgresTransaction(Generic[C]):
     async def _drive(self, flow: Callable[[TransactionTalk], Flow[T]]) -> T:
         return await drive_async(flow(self._open()[1]), self._perform)
 
-    async def _perform(self, ask: Ask[Any]) -> Any:
+    def _perform(self, ask: Ask[Any]) -> Awaitable[Any] | Any:
         if isinstance(ask, Elsewhere):
-            return await self._shared.sessions.run(iter(ask.query))
-        return await self._driver.perform(self.connection, ask)
+            return self._shared.sessions.run(iter(ask.query))
+        return self._driver.perform(self._open()[0], ask)
 
     def _open(self) -> tuple[C, TransactionTalk, Any]:
         assert self._taken is not None, "The transaction has not begun, or is over."

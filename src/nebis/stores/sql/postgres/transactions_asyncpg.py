@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from nebis.errors import MisuseError
@@ -30,17 +31,17 @@ class AsyncpgTransactions(Asyncpg):
             )
         return False
 
-    async def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
+    def perform(self, connection: Connection, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do one ask of a transaction."""
         match ask:
             case Start():
                 self._transaction = connection.transaction(isolation="read_committed" if ask.is_ours else None)
-                return await self._transaction.start()
+                return self._transaction.start()
             case Finish():
                 transaction, self._transaction = self._transaction, None
-                return await transaction.commit()
+                return transaction.commit()
             case Undo():
                 transaction, self._transaction = self._transaction, None
-                return None if transaction is None else await transaction.rollback()
+                return None if transaction is None else transaction.rollback()
             case _:
-                return await super().perform(connection, ask)
+                return super().perform(connection, ask)

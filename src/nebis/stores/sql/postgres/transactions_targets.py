@@ -123,6 +123,8 @@ class AsyncTransactions:
         self._settings = _plain(route.settings)
         self._shared = transactions_async.Belongings(home, self._settings, sessions)
         self._own = self._source()
+        self.run = sessions.run
+        self.run_unshielded = sessions.run_unshielded
 
     def open(self, target: object | None) -> AsyncTransaction:
         """Return a transaction on a connection of ours, or on what the application handed in."""
@@ -169,14 +171,6 @@ class AsyncTransactions:
             return await (self._sessions.run(iter(ask.query)) if isinstance(ask, Elsewhere) else perform(ask))
 
         return await drive_async(talk.lend(flow), performed)
-
-    async def run(self, flow: Flow[T]) -> T:
-        """Perform a store flow outside of any transaction of the application."""
-        return await self._sessions.run(flow)
-
-    async def run_unshielded(self, flow: Flow[T]) -> T:
-        """Do the same for a task that no caller can cancel."""
-        return await self._sessions.run_unshielded(flow)
 
     async def close(self) -> None:
         """Close every connection that is ours."""

@@ -179,6 +179,8 @@ class ThreadConnection:
 class AsyncSqliteTransaction:
     """The same transaction on a thread of its own: a cancelled caller leaves, what runs goes on to its end."""
 
+    is_shielded = True
+
     def __init__(self, transaction: SqliteTransaction) -> None:
         self._transaction = transaction
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nebis-sqlite-transaction")
