@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from nebis.core.fingerprint import Fingerprint, FingerprintVersions, Pairs
 from nebis.core.identity import Identity, Scope, identity, scope_name
@@ -46,10 +46,13 @@ class _Terms:
 
 
 class _Marks(NamedTuple):
-    """What one request is known by. A tuple, as closures are four times as many for the garbage collector."""
+    """What one request is known by; called, it makes the claim of an attempt from its random marks.
+
+    One tuple in place of a closure or a method: all that a waiting request holds is gone through by the garbage
+    collector again and again.
+    """
 
     terms: _Terms
-    secret: Secret
     operation: str
     tenant: str
     key: Key
@@ -57,9 +60,8 @@ class _Marks(NamedTuple):
     fingerprints: tuple[tuple[int, Fingerprint], ...]
     command: bytes | None
 
-    def claim(self, record_id: RecordId, nonce: bytes) -> Claim:
-        """Make the claim of an attempt from its random marks."""
-        terms, _, operation, tenant, key, identity, fingerprints, command = self
+    def __call__(self, record_id: RecordId, nonce: bytes) -> Claim:
+        terms, operation, tenant, key, identity, fingerprints, command = self
         return _claim(
             identity=identity,
             record_id=record_id,
@@ -77,19 +79,24 @@ class _Marks(NamedTuple):
             command=command,
         )
 
-    def derive_key(self, record_id: RecordId, name: str) -> str:
-        """Derive the key under which a downstream knows an effect."""
-        return effect_key(self.secret, record_id, name)
 
-    def sign_token(self, record_id: RecordId, name: str) -> str:
-        """Sign the one-time token of an effect."""
-        return issue_token(self.secret.derive(Purpose.TOKEN), record_id, name)
+class _Signing(NamedTuple):
+    """What is signed for the effects of requests, alike for all of them while a secret is the newest."""
+
+    secret: Secret
+    derive_key: Callable[[RecordId, str], str]
+    sign_token: Callable[[RecordId, str], str]
+
+    @classmethod
+    def by(cls, secret: Secret) -> _Signing:
+        """Sign with a secret."""
+        return cls(secret, partial(effect_key, secret), partial(effect_token, secret))
 
 
 _claim = maker(Claim)
 _request = maker(Request)
 # Straight from a tuple in the order of the fields, which is checked by nobody: there is one place that does it.
-_marks: Callable[[tuple[object, ...]], _Marks] = partial(tuple.__new__, _Marks)
+_marks = cast("Callable[[tuple[object, ...]], Callable[[RecordId, bytes], Claim]]", partial(tuple.__new__, _Marks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +112,7 @@ class Subject:
     """Clients choose the keys, and their developers are told of weak ones."""
     _warned: set[str] = field(default_factory=set, repr=False, compare=False)
     _terms: _Terms = field(init=False, repr=False, compare=False)
+    _signing: _Signing | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         terms = _Terms(
@@ -149,16 +157,18 @@ class Subject:
             query=query,
             api_version=api_version,
         )
-        secret = secrets.keyring.secrets[0]
-        marks = _marks((self._terms, secret, self.name, tenant, parsed, found, fingerprints, stored_command))
+        secret, signing = secrets.keyring.secrets[0], self._signing
+        if signing is None or signing.secret is not secret:
+            signing = _Signing.by(secret)
+            object.__setattr__(self, "_signing", signing)
         return _request(
-            claim=marks.claim,
+            claim=_marks((self._terms, self.name, tenant, parsed, found, fingerprints, stored_command)),
             policy=self.policy,
             encode=encode,
             encode_rejection=encode_rejection,
             reveal=reveal,
-            derive_key=marks.derive_key,
-            sign_token=marks.sign_token,
+            derive_key=signing.derive_key,
+            sign_token=signing.sign_token,
             classify=self.classify,
         )
 
@@ -212,6 +222,11 @@ class Subject:
 def effect_key(secret: Secret, record_id: RecordId, name: str) -> str:
     """Derive the key under which a downstream knows an effect; stored with the intent and read back from there."""
     return "nebis-" + secret.sign(Purpose.EFFECT, b"nebis/effect/1", record_id.bytes, name.encode()).hex()[:40]
+
+
+def effect_token(secret: Secret, record_id: RecordId, name: str) -> str:
+    """Sign the one-time token of an effect."""
+    return issue_token(secret.derive(Purpose.TOKEN), record_id, name)
 
 
 # Every request asks, about few different ones.

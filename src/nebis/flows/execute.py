@@ -27,9 +27,17 @@ def execute(request: Request) -> Flow[Ending]:
     if record.rejection is not None:
         return (yield from undo(request, record))
     end: Returned[object] | Raised | Settled = yield RunHandler(record)
+    return (yield from concluded(request, record, end))
+
+
+def concluded(request: Request, record: Record, end: Returned[object] | Raised | Settled) -> Flow[Ending]:
+    """Return the flow that ends an attempt: `conclude`, or what that comes to after a plain return, without the way.
+
+    A result is rendered here and now.
+    """
     if isinstance(end, Returned) and not end.effects and end.never_asked is None and not request.seats:
-        return (yield from complete(request, record, rendered(request, end.value)))
-    return (yield from conclude(request, record, end))
+        return complete(request, record, rendered(request, end.value))
+    return conclude(request, record, end)
 
 
 def begin(request: Request) -> Flow[Record | Ending]:
@@ -41,7 +49,9 @@ def begin(request: Request) -> Flow[Record | Ending]:
     yield TellClaimed(answer)
     if not isinstance(answer, Granted):
         return without_running(answer)
-    return (yield from attend(request, answer.record))
+    record, policy = answer.record, request.policy
+    yield KeepAlive(record, policy.lease_us, policy.renewal_seconds)  # As `attend`, written out.
+    return (yield from undo(request, record)) if record.is_undoing else record
 
 
 def attend(request: Request, record: Record) -> Flow[Record | Ending]:

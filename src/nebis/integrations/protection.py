@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
+from types import FunctionType
 from typing import Any, TypeAlias, assert_never
 
 from nebis.answering import failure, refusal
@@ -212,6 +213,10 @@ class Protection(Admission):
     _largest_bytes: int = field(init=False, repr=False, compare=False)
     _mark: bytes = field(init=False, repr=False, compare=False)
     _repeats_raw: bool = field(init=False, repr=False, compare=False)
+    # Made once, as a method that is asked for is an object of its own each time, which every request would hold.
+    _rejecting: Callable[[Exception], bytes] = field(init=False, repr=False, compare=False)
+    _revealing: Callable[[Outcome], Exchange | None] = field(init=False, repr=False, compare=False)
+    _encoders: dict[Callable[[Any], Exchange], Callable[[Any], bytes]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         Admission.__post_init__(self)
@@ -219,6 +224,9 @@ class Protection(Admission):
         keep("_largest_bytes", max(self.storage.limit_bytes, 4 * 1024 * 1024) + LARGEST_HEAD_BYTES)
         keep("_mark", self.wire.replayed_header.encode("latin-1"))
         keep("_repeats_raw", self.reconstruct is None and self.wire.expires_header is None)
+        keep("_rejecting", self._encode_rejection)
+        keep("_revealing", self._reveal)
+        keep("_encoders", {})
 
     def prepare(
         self, secrets: Secrets, incoming: Incoming, tenant: object, *, render: Callable[[Any], Exchange]
@@ -237,9 +245,9 @@ class Protection(Admission):
             tenant=admitted.tenant,
             command={"path": dict(incoming.path or ()), "body": admitted.command},
             stored_command=None,
-            encode=functools.partial(self._encode, render),
-            encode_rejection=self._encode_rejection,
-            reveal=self._reveal,
+            encode=self._encoders.get(render) or self._encoder(render),
+            encode_rejection=self._rejecting,
+            reveal=self._revealing,
             headers=incoming.headers if self._counts_headers else (),
             query=incoming.query,
         )
@@ -316,6 +324,12 @@ class Protection(Admission):
         if not isinstance(error, NebisError):
             raise error
         return self.refused(error)
+
+    def _encoder(self, render: Callable[[Any], Exchange]) -> Callable[[Any], bytes]:
+        encoder = functools.partial(self._encode, render)
+        if isinstance(render, FunctionType):  # Anything else may be made anew for each request.
+            self._encoders[render] = encoder
+        return encoder
 
     def _encode(self, render: Callable[[Any], Exchange], value: Any) -> bytes:
         try:
