@@ -332,7 +332,7 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
         return
     except Exception as error:
         if passage.attempt is not None:
-            await passage.settle(Raised(error), None)
+            await _settle_failure(passage, error)
         elif passage.answer is None and passage.refusal is not None and passage.protection is not None:
             passage.answer = passage.protection.refused(passage.refusal)
         if passage.answer is None:
@@ -349,10 +349,23 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
             attempt.abandon()
         raise
     finally:
-        # The server's `send` knows the scope, and the passage knows both: a circle that only the collector would find.
+        # The server's `send` knows the scope, and the passage knows both; what was raised knows the passage, by the
+        # frames that it went through: circles that only the collector would find.
         scope.pop(PASSAGE, None)
+        passage.error = passage.refusal = None
         if passage.end is not None and not passage.end.cancelled():
             passage.end = None  # It may get what was raised here, which knows the passage: another such circle.
+
+
+async def _settle_failure(passage: Passage, error: Exception) -> None:
+    """Store that a route raised. What nobody can make an answer of stays what it was, for whoever raises it again."""
+    trace = error.__traceback__
+    try:
+        await passage.settle(Raised(error), None)
+    except Exception as told:
+        if told is not error:
+            raise
+        error.__traceback__ = trace  # Without the frames that it was carried through and that hold it: a circle.
 
 
 async def drain() -> None:
