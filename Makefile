@@ -9,6 +9,8 @@ STAMP := .venv/.installed
 DEMO_STAMP := .venv/.installed-demo
 BENCH_STAMP := .venv-bench/.installed
 WORKERS ?= 2
+# On two cores three at once are done sooner: most tests of the second run wait, for leases, servers and processes.
+WAITERS ?= $(shell expr $(WORKERS) + 1)
 # Files of the tests and of their servers live in memory where there is plenty: each sync is asked for as ever, and waits
 # for no disk. The proof and the benchmarks stay on the disk.
 SCRATCH = $(shell grep -q ' /dev/shm .*noexec' /proc/mounts || df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 8000000 { print "/dev/shm" }')
@@ -69,7 +71,7 @@ imports: install ## Check that imports point down the layers
 .PHONY: test
 test: lint types imports ## Run every check, then the tests on real servers, then the proof at its smallest
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/core tests/flows --cov=nebis.core --cov=nebis.flows --cov-report=term --cov-fail-under=100
-	TMPDIR=$${TMPDIR:-$(SCRATCH)} $(BIN)/python -m pytest --numprocesses=$(WORKERS) --ignore=tests/core --ignore=tests/flows
+	TMPDIR=$${TMPDIR:-$(SCRATCH)} $(BIN)/python -m pytest --numprocesses=$(WAITERS) --ignore=tests/core --ignore=tests/flows
 	$(BIN)/python -m nebis.testing.prove --size smoke --processes $(WORKERS)
 
 .PHONY: coverage
