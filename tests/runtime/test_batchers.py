@@ -265,6 +265,24 @@ def test_nobody_carries_alone_right_after_a_batch_of_several() -> None:
     assert asyncio.run(main()) == [2, 2, 2, 2]
 
 
+def test_those_who_come_together_share_batches_though_the_store_answers_the_first_one_at_once() -> None:
+    recorder = Recorder()
+
+    async def main() -> None:
+        async def sending(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+            return recorder(batch)
+
+        batcher = AsyncBatcher(sending)
+
+        async def carry(number: int) -> None:
+            await batcher.carry(claim(number))
+
+        await asyncio.gather(*map(carry, range(9)))
+
+    asyncio.run(main())
+    assert recorder.batches == [1, 4, 2, 1, 1]  # Half of those who wait, as there are two lanes.
+
+
 @pytest.mark.parametrize("failure", [IndefiniteFailure("cut"), DefiniteFailure("no connection"), Spoilt("too large")])
 def test_whoever_carries_alone_is_told_what_went_wrong_and_only_the_unknown_is_sent_again(failure: Exception) -> None:
     recorder = Recorder(lambda verbs: failure)
@@ -276,6 +294,8 @@ def test_whoever_carries_alone_is_told_what_went_wrong_and_only_the_unknown_is_s
         batcher = AsyncBatcher(sending)
         with pytest.raises(type(failure)):
             await batcher.carry(claim(1))
+        assert not batcher.is_quiet  # Whoever comes in the same turn of the loop is company.
+        await asyncio.sleep(0)
         assert batcher.is_quiet
 
     asyncio.run(main())

@@ -31,6 +31,8 @@ class AsyncBatcher:
         self._lanes_open = 0
         self._was_alone = True
         """Whether the last batch had a single member: then the next has too, as far as anybody can tell."""
+        self._carried_this_turn = False
+        """Whether somebody carried its own verb in this turn of the loop: then whoever else asks in it is company."""
         self._impatience: asyncio.TimerHandle | None = None
         # The loop itself holds tasks only weakly.
         self._carriers: set[asyncio.Task[None]] = set()
@@ -50,7 +52,7 @@ class AsyncBatcher:
     @property
     def is_quiet(self) -> bool:
         """Tell whether a verb that came now would probably be sent by itself."""
-        return self._was_alone and not self._lanes_open
+        return self._was_alone and not self._lanes_open and not self._carried_this_turn
 
     def carry(self, verb: Verb) -> Awaitable[Answer | Locked]:
         """Send a verb as `apply` does, or by itself where it would be alone anyway.
@@ -62,6 +64,9 @@ class AsyncBatcher:
 
     async def _carry_alone(self, verb: Verb) -> Answer | Locked:
         identity, gathering = identity_of(verb), self._gathering
+        # A store in this process may answer at once, so that lanes alone do not tell of company.
+        self._carried_this_turn = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
         gathering.occupy(identity)
         self._lanes_open += 1
         is_cut_off = False
@@ -81,6 +86,9 @@ class AsyncBatcher:
             elif gathering.waiting:
                 self._open_lane(asyncio.get_running_loop())
         return answer
+
+    def _begin_turn(self) -> None:
+        self._carried_this_turn = False
 
     def _open_lane(self, loop: asyncio.AbstractEventLoop) -> None:
         # A carrier starts when the callers that are ready now have asked, so they share its first batch.
