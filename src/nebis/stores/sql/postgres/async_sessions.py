@@ -130,7 +130,10 @@ class AsyncSqlSessions(Generic[C]):
 
 
 class _Home:
-    """The connections of one event loop in one process: they work nowhere else (F094)."""
+    """The connections of one event loop in one process: they work nowhere else (F094).
+
+    Counted here and not by an `asyncio.Semaphore`, which cannot be had without awaiting it.
+    """
 
     def __init__(self, size: int) -> None:
         self.idle: list[Any] = []
@@ -155,7 +158,7 @@ class _Home:
         try:
             async with asyncio.timeout(seconds):
                 await waiter
-        except BaseException:
+        except BaseException:  # However it ends, a connection that came meanwhile is for the next, and none is lost.
             if waiter.done() and not waiter.cancelled():
                 self.free()  # It came at the very moment when nobody wanted it any more.
             elif waiter in self.queue:
@@ -217,15 +220,12 @@ class OwnAsyncConnections(Generic[C]):
 
     def give_back_now(self, connection: C, *, is_spoilt: bool) -> bool:
         """Keep a connection for the next flow unless it may be in the middle of something."""
-        home = self._homes.get((os.getpid(), asyncio.get_running_loop())) or self._home()
+        home = self._home()
         if is_spoilt or self._is_closed or not self._driver.is_reusable(connection):
             self._driver.discard(connection)
         else:
             home.idle.append(connection)
-        if home.queue:
-            home.free()
-        else:
-            home.left += 1
+        home.free()
         return True
 
     async def give_back(self, connection: C, *, is_spoilt: bool) -> None:
