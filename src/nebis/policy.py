@@ -42,11 +42,6 @@ def microseconds(span: timedelta) -> int:
     return span // timedelta(microseconds=1)
 
 
-@lru_cache(maxsize=1024)
-def _kept(retention: timedelta, metadata_retention: timedelta) -> Retention:
-    return Retention(outcome_us=microseconds(retention), metadata_us=microseconds(metadata_retention))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
     """Tell a twin of a running attempt to come back: it holds no thread, no socket and no memory meanwhile."""
@@ -133,6 +128,22 @@ class Policy:
     result_limit_bytes: int = 4 * 1024 * 1024
     # Both decided before anything is stored: a result that is too large is an honest final error, never a second run.
 
+    lease_us: int = field(init=False, repr=False, compare=False)
+    """The lease in the store's unit; this and the next ones are worked out once, as every request asks for them."""
+    kept: Retention = field(init=False, repr=False, compare=False)
+    """Both retentions in the store's unit."""
+    renewal_seconds: float = field(init=False, repr=False, compare=False)
+    """The renewal in the unit of clocks."""
+    confirm_seconds: float = field(init=False, repr=False, compare=False)
+    """The patience with the store in the unit of clocks."""
+
+    def __post_init__(self) -> None:
+        kept = Retention(outcome_us=microseconds(self.retention), metadata_us=microseconds(self.metadata_retention))
+        object.__setattr__(self, "lease_us", microseconds(self.lease))
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "renewal_seconds", self.renewal.total_seconds())
+        object.__setattr__(self, "confirm_seconds", self.confirm.total_seconds())
+
     def faults(self) -> list[str]:
         """Return every reason why this policy cannot work, each with what to change."""
         found = [
@@ -167,26 +178,6 @@ class Policy:
             f"{name} must be at least 1, not {number}" for name, number in self._numbers().items() if number < 1
         )
         return found
-
-    @property
-    def lease_us(self) -> int:
-        """Return the lease in the store's unit."""
-        return microseconds(self.lease)
-
-    @property
-    def kept(self) -> Retention:
-        """Return both retentions in the store's unit."""
-        return _kept(self.retention, self.metadata_retention)
-
-    @property
-    def renewal_seconds(self) -> float:
-        """Return the renewal in the unit of clocks."""
-        return self.renewal.total_seconds()
-
-    @property
-    def confirm_seconds(self) -> float:
-        """Return the patience with the store in the unit of clocks."""
-        return self.confirm.total_seconds()
 
     def _spans(self) -> Mapping[str, timedelta]:
         return {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from nebis.core.quick import maker
 from nebis.core.record import Effect, Record
 
 
@@ -59,11 +60,17 @@ class Granted:
     how: Grant
 
 
+make_granted: Final = maker(Granted)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The stored outcome of the same command."""
 
     record: Record
+
+
+make_replay: Final = maker(Replay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

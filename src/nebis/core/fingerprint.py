@@ -14,6 +14,8 @@ from nebis.core.plain import Fields, plain
 from nebis.core.secret import Keyring, Purpose, Secret, framed, text_bytes
 from nebis.errors import SchemaMismatch
 
+_PURPOSE: Final = Purpose.FINGERPRINT
+"""Looked up once: every request is signed for it."""
 Fingerprint = NewType("Fingerprint", bytes)
 """32 bytes, keyed: a stolen table does not let anybody guess small commands (SEC08)."""
 
@@ -76,7 +78,7 @@ def fingerprint(
     """
     pairs = (_listed(headers), _listed(query))
     message = _message(rule, operation, command, pairs=pairs, api_version=api_version)
-    return Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, message))
+    return Fingerprint(secret.sign_framed(_PURPOSE, message))
 
 
 def _message(
@@ -173,7 +175,7 @@ class FingerprintVersions:
         made = []
         for secret in keyring.secrets:
             for version, message in messages:
-                signed = Fingerprint(secret.sign_framed(Purpose.FINGERPRINT, message))
+                signed = Fingerprint(secret.sign_framed(_PURPOSE, message))
                 made.append((secret.number << 8 | version, signed))
         return tuple(made)
 

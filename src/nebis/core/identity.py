@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NewType, assert_never
+from typing import Final, NewType, assert_never
 
 from nebis.core.keygrammar import Key
 from nebis.core.secret import Purpose, Secret, framed, text_bytes
 
+_PURPOSE: Final = Purpose.IDENTITY
+"""Looked up once: every request is signed for it."""
 Identity = NewType("Identity", bytes)
 """32 bytes; without the secret neither the tenant nor the key can be guessed from them (SEC01)."""
 
@@ -59,7 +61,7 @@ def identity(secret: Secret, *, tenant: str, scope: str, key: Key) -> Identity:
     name = key.encode("utf-8", "surrogatepass")
     # The same as `secret.sign` of the four parts, without framing again what is alike in most requests.
     message = b"".join((_place(tenant, scope), len(name).to_bytes(8, "big"), name))
-    return Identity(secret.sign_framed(Purpose.IDENTITY, message))
+    return Identity(secret.sign_framed(_PURPOSE, message))
 
 
 # As many as the tenants that are busy at one time; the others are framed anew.

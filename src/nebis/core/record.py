@@ -180,9 +180,12 @@ make_ownership: Final = maker(Ownership)
 
 
 @quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Record:
-    """The durable memory of one life of a key. All times are the store's, in microseconds."""
+    """The durable memory of one life of a key. All times are the store's, in microseconds.
+
+    Its fields may be given in their order, for the two places that every request comes through; elsewhere name them.
+    """
 
     identity: bytes
     record_id: RecordId

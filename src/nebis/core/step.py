@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from nebis.core.answers import Refusal, Refused
+from nebis.core.quick import maker
 from nebis.core.record import Record, State
 
 A_co = TypeVar("A_co", covariant=True)
@@ -78,6 +79,9 @@ class Step(Generic[A_co]):
     record: Record | None
     answer: A_co
     edge: Edge
+
+
+make_step: Final = maker(Step)
 
 
 def refuse(record: Record | None, reason: Refusal) -> Step[Refused]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from nebis.core.answers import Doubtful, Intended, Kept, Locked, Refusal, Refused, Running
 from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, State, make_outcome
@@ -28,6 +28,8 @@ DOUBT_HANDLER_RAISED = "handler-raised"
 DOUBT_CODE_CHANGED = "code-changed"
 DOUBT_EFFECT_OPEN = "effect-left-open"
 DOUBT_EFFECT_TIMED_OUT = "effect-timed-out"
+_SUCCEEDED: Final = OutcomeKind.SUCCEEDED
+"""Looked up once: nearly every outcome is one."""
 LONGEST_REASON = 200
 """A reason is a word for people and metrics; whatever is longer is a payload."""
 
@@ -94,7 +96,7 @@ def classified(request: Request, error: Exception) -> tuple[Exception, Dispositi
 def rendered(request: Request, value: object) -> Outcome:
     """Render a result once, before anything is stored; one that cannot be kept is a final, honest answer (O6)."""
     try:
-        return make_outcome(kind=OutcomeKind.SUCCEEDED, body=request.encode(value))
+        return make_outcome(kind=_SUCCEEDED, body=request.encode(value))
     except ResultUnstorable as error:
         return Outcome(kind=OutcomeKind.UNSTORABLE, body=request.encode_rejection(error))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Final
 
 from nebis.core.answers import ClaimAnswer, Doubtful, Gone, Grant, Granted, Replay, Reused, Running
 from nebis.ports.observer import (
@@ -50,6 +51,10 @@ _NAMES_OF_GRANTS = {
 }
 
 
+_NEW: Final = Grant.NEW
+"""Looked up once: nearly every grant is one."""
+
+
 class Counting:
     """An observer that counts events by kind and operation."""
 
@@ -67,7 +72,7 @@ class Counting:
         """Count how a claim was answered, as the event would be; it is not made for this alone."""
         if not isinstance(answer, Granted):
             name = _NAMES_OF_ANSWERS.get(type(answer))
-        elif answer.how is Grant.NEW:
+        elif answer.how is _NEW:
             return  # Nearly all of them are.
         else:
             name = _NAMES_OF_GRANTS.get(answer.how)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from nebis.core.answers import Answer, Grant, Granted, Locked
+from nebis.core.answers import Answer, Grant, Locked, make_granted
 from nebis.core.claiming import first_life
 from nebis.core.owning import KEPT
 from nebis.core.record import Fence, Record
@@ -31,6 +31,8 @@ _CLAIMS: Final = {Claim}
 _COMPLETIONS: Final = {Complete}
 _FAST: Final = {Claim, Complete, Renew, Release}
 _EXCHANGED: Final = {Claim, Complete}
+_NEW: Final = Grant.NEW
+"""Looked up once: every new key is answered with it."""
 _identity: Final = attrgetter("identity")
 _owned_identity: Final = attrgetter("ownership.identity")
 
@@ -153,7 +155,7 @@ class Batch:
         unanswered, answers = self.unanswered, self.answers
         for identity, fence, created_at in rows:
             claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
-            answers[claim.identity] = Granted(record=first_life(claim, created_at, fence), how=Grant.NEW)
+            answers[claim.identity] = make_granted(record=first_life(claim, created_at, fence), how=_NEW)
 
     def _exchange(self) -> Flow[None]:
         """Claim and complete in one trip."""
@@ -165,7 +167,7 @@ class Batch:
         for identity, fence, created_at, _ in rows:
             verb = self.unanswered[bytes(identity)]
             if isinstance(verb, Claim):
-                self._answer(verb.identity, Granted(record=first_life(verb, created_at, fence), how=Grant.NEW))
+                self._answer(verb.identity, make_granted(record=first_life(verb, created_at, fence), how=_NEW))
             else:
                 self._answer(bytes(identity), KEPT)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from nebis.core.owning import UNKNOWN_FORGET_FACTOR
 from nebis.core.record import OutcomeKind, Ownership
@@ -12,6 +12,9 @@ from nebis.stores.sql.asks import Columns, Member
 from nebis.stores.sql.rows import MODES, OUTCOME_KINDS
 
 Values = dict[str, object]
+
+_UNKNOWN: Final = OutcomeKind.UNKNOWN
+"""Looked up once: every completion is compared with it."""
 
 
 def claims(verbs: Sequence[Claim]) -> Sequence[Member]:
@@ -71,7 +74,7 @@ def completions(verbs: Sequence[Complete]) -> Sequence[Member]:
 def completing(verb: Complete) -> Values:
     """Return what the statement that completes wants to know of one verb, without a list for each column."""
     ownership, outcome, retention, resource = verb.ownership, verb.outcome, verb.retention, verb.resource
-    factor = UNKNOWN_FORGET_FACTOR if outcome.kind is OutcomeKind.UNKNOWN else 1
+    factor = UNKNOWN_FORGET_FACTOR if outcome.kind is _UNKNOWN else 1
     return {
         "identity": ownership.identity,
         "record_id": ownership.record_id,
@@ -97,7 +100,7 @@ def completing_all(verbs: Sequence[Complete]) -> dict[str, list[Any]]:
     columns["outcome"] = [outcome.body for outcome in outcomes]
     columns["outcome_us"] = [retention.outcome_us for retention in retentions]
     columns["forget_us"] = [
-        retention.metadata_us * (UNKNOWN_FORGET_FACTOR if kind is OutcomeKind.UNKNOWN else 1)
+        retention.metadata_us * (UNKNOWN_FORGET_FACTOR if kind is _UNKNOWN else 1)
         for retention, kind in zip(retentions, kinds, strict=True)
     ]
     columns["resource_type"] = [None if resource is None else resource.type for resource in resources]

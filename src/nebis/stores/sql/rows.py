@@ -16,6 +16,7 @@ from nebis.core.record import (
     RecordId,
     Resource,
     State,
+    make_record,
 )
 from nebis.errors import RecordCorrupt
 from nebis.stores.sql.asks import Row
@@ -156,39 +157,21 @@ def _record(row: Row, effects: tuple[Effect, ...]) -> Record:
         outcome, resource_type, resource_id, command,
     ) = row[:_EFFECT_BEGINS]
     # fmt: on
-    return Record(
-        identity=identity,
-        record_id=RecordId(record_id if isinstance(record_id, UUID) else UUID(bytes=record_id)),
-        tenant=tenant,
-        scope=scope,
-        operation=operation,
-        key=key,
-        fingerprint=fingerprint,
-        fingerprint_version=fingerprint_version,
-        mode=_MODE_OF.get(mode) or _meaning(_MODE_OF, mode, "mode"),
-        state=_STATE_OF.get(state) or state_of(state),
-        fence=fence,
-        nonce=nonce,
-        lease_until=lease_until,
-        attempts=attempts,
-        recoveries=recoveries,
-        is_dirty=bool(is_dirty),
-        is_awaited=bool(is_awaited),
-        created_at=created_at,
-        completed_at=completed_at,
-        expires_at=expires_at,
-        forget_at=forget_at,
-        doubt_since=doubt_since,
-        doubt_reason=doubt_reason,
-        rejection=rejection,
-        outcome_kind=None
-        if outcome_kind is None
-        else _OUTCOME_KIND_OF.get(outcome_kind) or _meaning(_OUTCOME_KIND_OF, outcome_kind, "outcome kind"),
-        outcome=outcome,
-        resource=None if resource_type is None else Resource(type=resource_type, id=resource_id),
-        command=command,
-        effects=effects,
+    if not isinstance(record_id, UUID):
+        record_id = RecordId(UUID(bytes=record_id))
+    if outcome_kind is not None:
+        outcome_kind = _OUTCOME_KIND_OF.get(outcome_kind) or _meaning(_OUTCOME_KIND_OF, outcome_kind, "outcome kind")
+    mode = _MODE_OF.get(mode) or _meaning(_MODE_OF, mode, "mode")
+    state = _STATE_OF.get(state) or state_of(state)
+    resource = None if resource_type is None else Resource(type=resource_type, id=resource_id)
+    # fmt: off
+    return make_record(
+        identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode,
+        state, fence, nonce, lease_until, attempts, recoveries, bool(is_dirty), bool(is_awaited), created_at,
+        completed_at, expires_at, forget_at, doubt_since, doubt_reason, rejection, outcome_kind,
+        outcome, resource, command, effects,
     )
+    # fmt: on
 
 
 def _effect(joined: Row) -> Effect:
