@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, pairwise
-from operator import itemgetter
+from itertools import chain, pairwise, starmap
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -18,8 +17,8 @@ Values: TypeAlias = tuple[Any, ...]
 """What a statement wants to know of one member, in the order of its columns."""
 
 WIDTHS: Final = (1, 8, 32)
-"""How many rows the list of a text has. A list that is too long is filled up with NULLs: no member is without an
-identity, so every statement passes over them."""
+"""How many rows the list of a text has. A list that is too long is filled up with rows of nothing: no member is without
+an identity, so every statement passes over them."""
 
 _POSITION: Final = "position"
 """The column with a member's place among all, from 1 on, where the members do not bring it."""
@@ -27,6 +26,14 @@ _LAST_FENCE: Final = "last_fence"
 """The highest fence so far, where all members are given theirs at once."""
 
 _LONG = ("outcome", "command")
+
+_NOTHING: Final = 0
+"""Stands for NULL in a list, where there is text or bytes otherwise. Whatever is neither a number, text nor a bytearray
+the driver asks how it wants to be written, and makes and drops an exception on learning that it does not say: ten times
+the price of the value itself."""
+_MAY_BE_NOTHING: Final = frozenset({"identity", "command", "resource_type", "resource_id"})
+_AS_THEY_ARE: Final = frozenset({int, str})
+_BYTES: Final = {bytes}
 
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\$(\d+)""")
 """How another database counts parameters, outside of quotes; to SQLite that would be a name."""
@@ -123,6 +130,23 @@ def _bindable(values: Iterable[object]) -> list[Any]:
     return [value.bytes if isinstance(value, UUID) else value for value in values]
 
 
+def _column(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of a list as the driver takes it without asking."""
+    kinds = set(map(type, values))
+    if kinds <= _AS_THEY_ARE:
+        return values
+    if kinds == _BYTES:
+        return list(map(bytearray, values))
+    nothing = _NOTHING if name in _MAY_BE_NOTHING else None
+    return [nothing if value is None else _quick(value) for value in values]
+
+
+def _quick(value: Any) -> Any:
+    if isinstance(value, UUID):
+        value = value.bytes
+    return bytearray(value) if type(value) is bytes else value
+
+
 @cache
 def _by_position(statement: Statement) -> str:
     """Return the text with numbers for names: the driver looks up no names."""
@@ -144,6 +168,10 @@ def _wide(statement: Statement) -> _Wide | None:
         shared=tuple(statement.parameters[int(number) - 1] for number in outside),
         columns=tuple(statement.parameters[int(number) - 1] for number in _PARAMETER.findall(row)),
     )
+
+
+def _written(name: str, number: int) -> str:
+    return f"NULLIF(?{number}, {_NOTHING})" if name in _MAY_BE_NOTHING else f"?{number}"
 
 
 def _renumbered(text: str, numbers: Sequence[str]) -> str:
@@ -169,26 +197,24 @@ class _Wide:
     def _list(self, width: int) -> str:
         # The first parenthesis and the last are in the texts around.
         ends = [len(self.shared) + place * len(self.columns) for place in range(width + 1)]
-        rows = [range(begin + 1, end + 1) for begin, end in pairwise(ends)]
-        return "), (".join(", ".join(f"?{number}" for number in row) for row in rows)
+        rows = [zip(self.columns, range(begin + 1, end + 1), strict=True) for begin, end in pairwise(ends)]
+        return "), (".join(", ".join(starmap(_written, row)) for row in rows)
 
     def rows(self, members: Sequence[Mapping[str, object]]) -> list[Values]:
         """Return what the list wants to know of each member, from dictionaries or from columns."""
         columns: Mapping[str, Sequence[object]] | None = getattr(members, "by_name", None)
         if columns is None:
-            if members and self.position >= 0 and _POSITION not in members[0]:
-                members = [{**member, _POSITION: place} for place, member in enumerate(members, start=1)]
-            return list(map(itemgetter(*self.columns), members))
+            columns = {name: [member[name] for member in members] for name in self.columns if name in members[0]}
         places = range(1, len(members) + 1)
-        return list(zip(*[columns.get(name, places) for name in self.columns], strict=True))
+        return list(zip(*[_column(name, columns.get(name, places)) for name in self.columns], strict=True))
 
     def bound(
         self, texts: Mapping[int, str], shared: Mapping[str, object], part: Sequence[Values]
     ) -> tuple[str, list[Any]]:
         """Return the text for so many members, and the values for its numbers."""
         width = next(width for width in WIDTHS if width >= len(part))
-        values = _bindable(chain([shared.get(name) for name in self.shared], *part))
-        return texts[width], values + [None] * (len(self.columns) * (width - len(part)))
+        values = list(chain([shared.get(name) for name in self.shared], *part))
+        return texts[width], values + [_NOTHING] * (len(self.columns) * (width - len(part)))
 
     def each(self, shared: Mapping[str, object], members: Sequence[Values], run: Run) -> list[Row]:
         """Run the statement for one member after the other."""
