@@ -27,11 +27,10 @@ from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
 from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.effect import run_effect
-from nebis.flows.execute import begin, execute
+from nebis.flows.execute import begin, concluded, execute
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
-from nebis.flows.undo import conclude
 from nebis.planning import plan_effect, plan_step
 from nebis.policy import GRACE, microseconds
 from nebis.ports.asks import Raised, Returned
@@ -211,7 +210,7 @@ class AsyncOpenAttempt:
         """Store how it ended, and say what its caller may be told now that the store confirmed it."""
         try:
             await self._turn.rest()
-            return await drive_async(conclude(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+            return await drive_async(concluded(self._request, self._record, self._turn.ended(end)), self._turn.perform)
         finally:
             await self._turn.close()
 

@@ -18,6 +18,8 @@ _VISIBLE = frozenset(map(chr, range(0x21, 0x7F)))
 _NOT_BARE = frozenset('",;\\')
 # The same in one look, which nearly every key passes; the others are read again to say what is wrong with them.
 _BARE = re.compile(f"[{re.escape(''.join(sorted(_VISIBLE - _NOT_BARE)))}]*")
+_PLAIN_IN_QUOTES = _VISIBLE - frozenset('"\\')
+_QUOTED = re.compile(f'"([{re.escape("".join(sorted(_PLAIN_IN_QUOTES)))}]*)"')
 
 
 def parse_key(raw: str) -> Key:
@@ -40,6 +42,9 @@ def _bare(raw: str) -> str:
 
 
 def _unquoted(raw: str) -> str:
+    plain = _QUOTED.fullmatch(raw)
+    if plain is not None:
+        return plain[1]
     characters: list[str] = []
     rest = iter(raw[1:])
     for character in rest:

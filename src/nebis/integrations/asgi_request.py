@@ -19,7 +19,7 @@ from nebis.http.status import operation_id_of, status_view
 from nebis.http.wire import Wire
 from nebis.integrations.asgi import NOT_INSTALLED, PASSAGE, Passage, Scope
 from nebis.integrations.bound import Bound
-from nebis.integrations.protection import THE_BODY, Admission, Incoming
+from nebis.integrations.protection import THE_BODY, Admission, Incoming, make_incoming
 from nebis.integrations.tokens import issued
 from nebis.sync import Attempt, Nebis, OpenAttempt, Operation
 
@@ -49,7 +49,7 @@ def arrived(scope: Scope, passage: Passage, command: object = THE_BODY) -> Incom
     """Return a request that is whole; of its headers those that somebody asks for."""
     client, query = scope.get("client"), scope.get("query_string")
     assert passage.body is not None
-    return Incoming(
+    return make_incoming(
         method=scope["method"],
         headers=picked(scope.get("headers", ()), passage.wanted),
         query=query_pairs(query.decode("latin-1")) if query else (),

@@ -22,7 +22,7 @@ from nebis.integrations.blocking import Held, Live, claim, executed, issue_token
 from nebis.integrations.bound import BoundOptions, bound
 from nebis.integrations.callee import ATTEMPT, refuse_generators, require_innermost
 from nebis.integrations.contract import ContractPage
-from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Protection, Tenant
+from nebis.integrations.protection import SAFE_METHODS, THE_BODY, Admission, Incoming, Protection, Tenant, make_incoming
 from nebis.integrations.routes import RouteOptions, protection
 from nebis.integrations.routetable import announce_inside, is_told
 from nebis.integrations.rules import ATTEMPT as HELD
@@ -268,7 +268,7 @@ def _incoming(admission: Admission, command: Callable[[], Any] | None) -> Incomi
         asked = current_app.ensure_sync(command)()
     else:
         asked = _form() if request.mimetype in _FORMS else THE_BODY
-    return Incoming(
+    return make_incoming(
         method=request.method,
         headers=headers,
         query=query_pairs(request.environ.get("QUERY_STRING", "")),

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from types import FunctionType
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from nebis.answering import failure, refusal
 from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import Pairs
-from nebis.core.quick import quick
+from nebis.core.quick import maker
 from nebis.core.record import Outcome, OutcomeKind
 from nebis.core.secret import Secrets
 from nebis.deadline import Deadline
@@ -59,6 +59,9 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 LARGEST_HEAD_BYTES = 128 * 1024
 """What an answer may have beside its body when it is read back."""
 
+_SUCCEEDED: Final = OutcomeKind.SUCCEEDED
+"""Looked up once: nearly every answer is one."""
+
 Tenant: TypeAlias = Callable[..., Any] | Public | ProxyHeader
 
 
@@ -69,7 +72,6 @@ class _Body:
 THE_BODY = _Body()
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """A request, once its framework has read all of it."""
@@ -87,7 +89,9 @@ class Incoming:
     """The validated command where the framework gives one (F2)."""
 
 
-@quick
+make_incoming: Final = maker(Incoming)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     """A request that may be looked up."""
@@ -96,6 +100,9 @@ class Admitted:
     key: str = field(repr=False)
     command: object = field(repr=False)
     deadline: Deadline | None = None
+
+
+make_admitted: Final = maker(Admitted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +163,7 @@ class Admission:
             tree = json_of(incoming.body, headers, limit_bytes=self.body_limit_bytes)
         command = tree if incoming.command is THE_BODY else incoming.command
         key = sent if sent is not None else self._made_key(tree, command)
-        return Admitted(tenant=tenant, key=key, command=command, deadline=deadline)
+        return make_admitted(tenant=tenant, key=key, command=command, deadline=deadline)
 
     def _made_key(self, tree: object, command: object) -> str:
         match self.key:
@@ -289,7 +296,7 @@ class Protection(Admission):
         self, ending: Ending, *, tenant: str, live: RawExchange | None = None
     ) -> RawExchange | Exchange | Reference:
         """Say what `answer` says, in the bytes of ASGI where most requests end: with a first answer, or a replay."""
-        if isinstance(ending, Finished) and ending.outcome.kind is OutcomeKind.SUCCEEDED:
+        if isinstance(ending, Finished) and ending.outcome.kind is _SUCCEEDED:
             if not ending.is_replay:
                 # What the store confirmed is what was made of the live answer: it need not be read back.
                 if live is not None and live.sealed == ending.outcome.body:

@@ -11,7 +11,7 @@ from nebis.http.body import BodyBuffer, json_of
 from nebis.http.exchange import Exchange
 from nebis.http.headers import HeaderPairs
 from nebis.http.query import query_pairs
-from nebis.integrations.protection import Incoming
+from nebis.integrations.protection import Incoming, make_incoming
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -45,7 +45,7 @@ def incoming(environ: WSGIEnvironment, *, limit_bytes: int) -> Incoming:
     """Read all of a request, to its clean end, before anything is claimed (F080, F081)."""
     headers = headers_of(environ)
     body = take_body(environ, limit_bytes=limit_bytes)
-    return Incoming(
+    return make_incoming(
         method=environ["REQUEST_METHOD"],
         headers=headers,
         query=query_pairs(environ.get("QUERY_STRING", "")),

@@ -11,7 +11,7 @@ from nebis.extras import needed
 from nebis.http.body import json_of
 from nebis.http.headers import HeaderPairs, decoded
 from nebis.http.query import query_pairs
-from nebis.integrations.protection import Admission, Incoming
+from nebis.integrations.protection import Admission, Incoming, make_incoming
 from nebis.integrations.rules import ATTEMPT
 
 with needed("django"):
@@ -48,7 +48,7 @@ def incoming(
         raise ConfigError(
             [f"endpoint {admission.name!r}: the body was read as a stream before the claim; read request.body instead"]
         )
-    return Incoming(
+    return make_incoming(
         method=request.method,
         headers=headers,
         query=query_pairs(_query(request)),
