@@ -186,14 +186,13 @@ class AsyncOperation(Generic[C, R]):
 
     def handling(self, request: Request, command: C) -> Callable[[Record, AsyncTurn], Awaitable[R]]:
         """Return what runs the handler with a command, as the owner of its record."""
+        return functools.partial(self._handle, request, command)
 
-        def handle(record: Record, turn: AsyncTurn) -> Awaitable[R]:
-            turn.beside = self.declaration.beside(command)
-            if not self.declaration.takes_attempt:
-                return self.handler(command)
-            return self.handler(AsyncAttempt(record, turn, request), command)
-
-        return handle
+    def _handle(self, request: Request, command: C, record: Record, turn: AsyncTurn) -> Awaitable[R]:
+        turn.beside = self.declaration.beside(command)
+        if not self.declaration.takes_attempt:
+            return self.handler(command)
+        return self.handler(AsyncAttempt(record, turn, request), command)
 
 
 class AsyncOpenAttempt:

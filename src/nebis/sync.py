@@ -27,7 +27,6 @@ from nebis.flow import drive
 from nebis.flows.attach import attach_resource, extend_retention
 from nebis.flows.effect import run_effect
 from nebis.flows.execute import begin, concluded, execute
-from nebis.flows.ledger import Ledger
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
@@ -82,7 +81,6 @@ class Attempt(AttemptView):
         stored and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer
         that is not there in time, leaves the effect open: the next attempt asks again where its class allows.
         """
-        assert self._turn.ledger is not None
         if self._turn.transaction is not None:
             raise MisuseError(
                 "An effect inside an open transaction could happen and be rolled back here; call it before."
@@ -108,7 +106,6 @@ class Attempt(AttemptView):
         `call` gets the transaction's connection and then the arguments; without `connection=` it is one to the
         store's own database. With it, reserve, call and settle can be written around external effects.
         """
-        assert self._turn.ledger is not None
         planned = plan_step(self._request, self.record, name, call, (arguments, named), returns=returns)
         self._turn.target = connection
         flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
@@ -178,21 +175,20 @@ class Operation(Generic[C, R]):
 
     def handling(self, request: Request, command: C) -> Callable[[Record, BlockingTurn], R]:
         """Return what runs the handler with a command, as the owner of its record."""
+        return functools.partial(self._handle, request, command)
 
-        def handle(record: Record, turn: BlockingTurn) -> R:
-            turn.beside = self.declaration.beside(command)
-            if not self.declaration.takes_attempt:
-                return self.handler(command)
-            return self.handler(Attempt(record, turn, request), command)
-
-        return handle
+    def _handle(self, request: Request, command: C, record: Record, turn: BlockingTurn) -> R:
+        turn.beside = self.declaration.beside(command)
+        if not self.declaration.takes_attempt:
+            return self.handler(command)
+        return self.handler(Attempt(record, turn, request), command)
 
 
 class OpenAttempt:
     """An attempt that an integration runs by itself: it owns the record until it is settled or abandoned."""
 
     def __init__(self, record: Record, turn: BlockingTurn, request: Request) -> None:
-        turn.ledger = Ledger(record)
+        turn.record = record
         self.attempt = Attempt(record, turn, request)
         self._record = record
         self._turn = turn

@@ -85,14 +85,15 @@ def claim(record: Record | None, verb: Claim, now: int, fence: Fence) -> Step[Cl
 
 def _after_its_time(record: Record, verb: Claim, now: int, fence: Fence) -> Step[ClaimAnswer] | None:
     """Answer for a record that is only still there because nobody purged it: the window never depends on that."""
-    # A late copy of the claim that began this very life may begin no other: record ids are never reused (I10).
-    is_late_copy = record.record_id == verb.record_id
-    if record.state is _AVAILABLE and now >= record.expires_at and not is_late_copy:
-        return _begin(verb, now, fence, Grant.NEW, Edge.CLAIM_NEW_AFTER_AVAILABLE)
     # A tombstone stays one even if the clock steps back: there is no outcome left to replay (F055).
     is_over = record.state is _EXPIRED or (record.state is _COMPLETED and now >= record.expires_at)
-    if not is_over:
+    is_left = record.state is _AVAILABLE and now >= record.expires_at
+    if not is_over and not is_left:
         return None
+    # A late copy of the claim that began this very life may begin no other: record ids are never reused (I10).
+    is_late_copy = record.record_id == verb.record_id
+    if is_left:
+        return None if is_late_copy else _begin(verb, now, fence, Grant.NEW, Edge.CLAIM_NEW_AFTER_AVAILABLE)
     if is_late_copy:
         return Step(record=record, answer=Gone(record=record), edge=Edge.CLAIM_GONE)
     if now >= record.forget_at:

@@ -124,7 +124,7 @@ def _parsed(data: bytes) -> Any:
     if end != len(text):
         raw = _DECODER.decode(text)
     # We never write a surrogate as an escape; whoever did may have left half of a pair, which no text may hold.
-    if "\\ud" in text or "\\uD" in text:
+    if "\\u" in text and ("\\ud" in text or "\\uD" in text):
         json.dumps(raw, ensure_ascii=False).encode()
     return raw
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from nebis.core.answers import Answer, Locked
-from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Claim, Suspend, Verb, identity_of
+from nebis.core.record import Record, RecordId
+from nebis.core.verbs import Suspend, Verb, identity_of
 from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive_async
-from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
@@ -43,18 +41,16 @@ from nebis.ports.asks import (
     TransactionRollback,
     TransactionSettle,
 )
-from nebis.ports.inbox import AskInbox, Inbox
-from nebis.ports.messages import Message
+from nebis.ports.inbox import AskInbox
 from nebis.ports.outbox import Outbox, outbox_of
 from nebis.ports.store import AsyncTransaction, StoreFailure
 from nebis.ports.velocity import ChargeVelocity
 from nebis.runtime.entropy import draw
-from nebis.runtime.heartbeat import Watch
 from nebis.runtime.jitter import jittered
-from nebis.runtime.observers import tell
-from nebis.runtime.recursion import require_outside, running
+from nebis.runtime.recursion import running
 from nebis.runtime.settling import settling
 from nebis.runtime.single import Single
+from nebis.runtime.turn import Turn
 
 if TYPE_CHECKING:
     from nebis.runtime.eventloop import AsyncWorld
@@ -65,33 +61,17 @@ T = TypeVar("T")
 AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 
 
-class AsyncTurn:
-    """One request's turn in the asyncio world.
-
-    What only some requests have stands in the class until one has it: a usual turn sets four attributes.
-    """
+class AsyncTurn(Turn):
+    """One request's turn in the asyncio world."""
 
     performs: ClassVar[Mapping[type[Ask[Any]], Performer]]
     """What is done for each kind of ask; tests put others in their place."""
-    single: Single | None = None
-    target: object | None = None
-    """What the next transaction of this turn joins; None for a connection of ours."""
     task: asyncio.Task[None] | None = None
     """Where the handler runs, if that is a task of ours; it is stopped once another attempt took over."""
     transaction: AsyncTransaction | None = None
     """The open transaction of this turn; verbs run inside it while it is open."""
-    settled: Outcome | None = None
-    """Set once the handler's own transaction holds the outcome."""
-    staged: tuple[Message, ...] = ()
-    """What a single transaction commits together with that outcome."""
-    record: Record | None = None
-    """What is attempted, once it is."""
-    beside: Callable[[Inbox], Flow[None]] | None = None
-    """What is written in the handler's own transaction, right before its outcome."""
-    _watch: Watch | None = None
-    _ledger: Ledger | None = None
+    _world: AsyncWorld
     _is_in_handler: bool = False
-    _moves: bytes | None = None
     _detached: set[asyncio.Task[Any]] | frozenset[asyncio.Task[Any]] = frozenset()
     """Effects that are under way."""
 
@@ -104,19 +84,6 @@ class AsyncTurn:
     def perform(self, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do what a flow asks for, or return what does."""
         return self.performs[type(ask)](self, ask)
-
-    @property
-    def ledger(self) -> Ledger:
-        """Return what the attempt knows of its effects; made when it is asked for, as most have none."""
-        if self._ledger is None:
-            assert self.record is not None  # Only the handler of an attempt has effects.
-            self._ledger = Ledger(self.record)
-        return self._ledger
-
-    @property
-    def is_lost(self) -> bool:
-        """Tell whether another attempt took over."""
-        return self._watch is not None and self._watch.is_lost
 
     async def close(self) -> None:
         """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
@@ -176,18 +143,8 @@ class AsyncTurn:
         except StoreFailure as failure:
             raise StoreUnavailable(failure.detail) from failure
 
-    def make_claim(self, ask: MakeClaim) -> Claim:
-        drawn = draw()
-        claim = ask.make(drawn.record_id, drawn.nonce)
-        if running.get():
-            require_outside(claim)
-        return claim
-
     async def pause(self, ask: Pause) -> None:
         await asyncio.sleep(jittered(ask.seconds))
-
-    def elapsed(self, _: Elapsed) -> float:
-        return time.monotonic()
 
     async def await_change(self, ask: AwaitChange) -> bool:
         loop = asyncio.get_running_loop()
@@ -291,15 +248,6 @@ class AsyncTurn:
         except Exception as error:  # noqa: BLE001 - whatever a downstream's client raises, the flow classifies it.
             return Raised(error)
 
-    def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
-        """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
-        if self.settled is not None and isinstance(end, Returned):
-            return Settled(self.settled, self.staged)
-        if self.single is None and self.target is not None:
-            self.target = None  # What comes after the handler is ours, and so is the connection for it.
-        assert self.record is not None  # It ran as its owner.
-        return end if self._ledger is None and not self.record.effects else self.ledger.of(end)
-
     async def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
         try:
@@ -349,32 +297,12 @@ class AsyncTurn:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
 
-    def keep_trying(self, ask: KeepTrying) -> None:
-        self._world.heartbeat.keep_trying(ask.verb)
-
     async def keep_late(self, ask: KeepLate) -> None:
         backend = self._world.backend
         try:
             await backend.sessions.run(backend.store.keep_late_result(ask.late, keep_us=ask.keep_us))
         except Exception as error:  # noqa: BLE001 - evidence for people; whoever brings it has worse to tell already.
             log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
-
-    def tell(self, ask: Tell) -> None:
-        event, world = ask.event, self._world
-        if world.counting is not None:
-            world.counting(event)
-        tell(world.observers, event)
-
-    def tell_claimed(self, ask: TellClaimed) -> None:
-        world = self._world
-        if world.counting is not None:
-            world.counting.claimed(ask.answer)
-        if world.observers:
-            tell(world.observers, ask.event)
-
-    def tell_completed(self, ask: TellCompleted) -> None:
-        if self._world.observers:  # Nobody counts these.
-            tell(self._world.observers, ask.event)
 
 
 Performer: TypeAlias = Callable[[AsyncTurn, Any], Awaitable[Any] | Any]

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
-from nebis.core.record import Outcome, Record, RecordId
-from nebis.core.verbs import Claim, Suspend, Verb, identity_of
+from nebis.core.record import Record, RecordId
+from nebis.core.verbs import Suspend, Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import Ask, Flow, drive
 from nebis.flows.drain import let_go
-from nebis.flows.ledger import Ledger
 from nebis.ports.asks import (
     Apply,
     AwaitChange,
@@ -43,8 +42,7 @@ from nebis.ports.asks import (
     TransactionRollback,
     TransactionSettle,
 )
-from nebis.ports.inbox import AskInbox, Inbox
-from nebis.ports.messages import Message
+from nebis.ports.inbox import AskInbox
 from nebis.ports.observer import Observer
 from nebis.ports.outbox import Outbox, outbox_of
 from nebis.ports.store import BlockingBackend, BlockingTransaction, StoreFailure
@@ -55,11 +53,11 @@ from nebis.runtime.entropy import draw
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
-from nebis.runtime.observers import tell
-from nebis.runtime.recursion import inside, require_outside
+from nebis.runtime.recursion import inside
 from nebis.runtime.settling import settling
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
+from nebis.runtime.turn import Turn
 
 log = logging.getLogger("nebis")
 
@@ -80,7 +78,8 @@ class BlockingWorld:
     ) -> None:
         self.backend = backend
         counting = Counting()
-        self.observers: tuple[Observer, ...] = (counting, *observers) if keeps_house else tuple(observers)
+        self.counting = counting if keeps_house else None
+        self.observers: tuple[Observer, ...] = tuple(observers)
         self.signals = Signals()
         self._batcher = BlockingBatcher(self._send)
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
@@ -155,26 +154,13 @@ class BlockingWorld:
             log.warning("an attempt was not given back (%s); its lease decides", failure.detail)
 
 
-class BlockingTurn:
+class BlockingTurn(Turn):
     """One request's turn in the blocking world."""
 
-    # What most turns never touch has its value here, so that it costs them nothing.
-    single: Single | None = None
-    target: object | None = None
-    """What the next transaction of this turn joins; None for a connection of ours."""
     transaction: BlockingTransaction | None = None
     """The open transaction of this turn; verbs run inside it while it is open."""
-    settled: Outcome | None = None
-    """Set once the handler's own transaction holds the outcome."""
-    staged: tuple[Message, ...] = ()
-    """What a single transaction commits together with that outcome."""
-    ledger: Ledger | None = None
-    """What the attempt knows of its effects."""
-    beside: Callable[[Inbox], Flow[None]] | None = None
-    """What is written in the handler's own transaction, right before its outcome."""
+    _world: BlockingWorld
     _is_closed = False
-    _watch: Watch | None = None
-    _moves: bytes | None = None
 
     def __init__(self, world: BlockingWorld, handler: Handler, single: Single | None = None) -> None:
         if single is not None:
@@ -191,11 +177,6 @@ class BlockingTurn:
     def perform(self, ask: Ask[Any]) -> Any:
         """Do what a flow asks for."""
         return _PERFORM[type(ask)](self, ask)
-
-    @property
-    def is_lost(self) -> bool:
-        """Tell whether another attempt took over."""
-        return self._watch is not None and self._watch.is_lost
 
     def close(self) -> None:
         """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
@@ -251,20 +232,8 @@ class BlockingTurn:
         except StoreFailure as failure:
             raise StoreUnavailable(failure.detail) from failure
 
-    def draw(self, _: Draw) -> object:
-        return draw()
-
-    def make_claim(self, ask: MakeClaim) -> Claim:
-        drawn = draw()
-        claim = ask.make(drawn.record_id, drawn.nonce)
-        require_outside(claim)
-        return claim
-
     def pause(self, ask: Pause) -> None:
         time.sleep(jittered(ask.seconds))
-
-    def elapsed(self, _: Elapsed) -> float:
-        return time.monotonic()
 
     def await_change(self, ask: AwaitChange) -> bool:
         moved = threading.Event()
@@ -280,7 +249,7 @@ class BlockingTurn:
         self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
     def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
-        self.ledger = Ledger(ask.record)
+        self.record = ask.record
         try:
             with inside(ask.record):
                 value = self._handler(ask.record, self)
@@ -295,17 +264,13 @@ class BlockingTurn:
             return Raised(error)
 
     def ended(self, end: Returned[object] | Raised) -> Returned[object] | Raised | Settled:
-        """Say how an attempt ended: by what its own transaction stored, or as its handler did and knows."""
-        if self.settled is not None and isinstance(end, Returned):
-            return Settled(self.settled, self.staged)
-        assert self.ledger is not None
-        if self.single is None:
-            self.target = None  # What comes after the handler is ours, and so is the connection for it.
-            if self.transaction is not None:
-                # Left open by the handler; what is said of the attempt from now on must not go into it.
-                self.transaction.rollback()
-                self.transaction = None
-        return self.ledger.of(end)
+        """Say how an attempt ended, and undo a transaction that its handler left open."""
+        is_settled = self.settled is not None and isinstance(end, Returned)
+        if self.transaction is not None and self.single is None and not is_settled:
+            # What is said of the attempt from now on must not go into it.
+            self.transaction.rollback()
+            self.transaction = None
+        return super().ended(end)
 
     def transaction_begin(self, _: TransactionBegin) -> None:
         self._join()
@@ -356,19 +321,12 @@ class BlockingTurn:
         assert self.transaction is not None  # Only flows that were given a transaction ask for it.
         return self.transaction
 
-    def keep_trying(self, ask: KeepTrying) -> None:
-        self._world.heartbeat.keep_trying(ask.verb)
-
     def keep_late(self, ask: KeepLate) -> None:
         backend = self._world.backend
         try:
             backend.sessions.run(backend.store.keep_late_result(ask.late, keep_us=ask.keep_us))
         except Exception as error:  # noqa: BLE001 - evidence for people; whoever brings it has worse to tell already.
             log.warning("a late result of %s was not kept (%s)", ask.late.record_id, type(error).__name__)
-
-    def tell(self, ask: Tell) -> None:
-        """Tell the observers."""
-        tell(self._world.observers, ask.event)
 
 
 def _nobody(_record: Record, _turn: BlockingTurn) -> object:
@@ -378,7 +336,7 @@ def _nobody(_record: Record, _turn: BlockingTurn) -> object:
 _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     Apply: BlockingTurn.apply,
     Find: BlockingTurn.find,
-    Draw: BlockingTurn.draw,
+    Draw: draw,
     MakeClaim: BlockingTurn.make_claim,
     Pause: BlockingTurn.pause,
     Elapsed: BlockingTurn.elapsed,
@@ -399,6 +357,6 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     KeepTrying: BlockingTurn.keep_trying,
     KeepLate: BlockingTurn.keep_late,
     Tell: BlockingTurn.tell,
-    TellClaimed: BlockingTurn.tell,
-    TellCompleted: BlockingTurn.tell,
+    TellClaimed: BlockingTurn.tell_claimed,
+    TellCompleted: BlockingTurn.tell_completed,
 }
