@@ -207,11 +207,15 @@ class AsyncOpenAttempt:
 
     async def settle(self, end: Returned[Any] | Raised) -> Ending:
         """Store how it ended, and say what its caller may be told now that the store confirmed it."""
+        turn = self._turn
         try:
-            await self._turn.rest()
-            return await drive_async(concluded(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+            if turn.has_to_rest:
+                await turn.rest()
+            return await drive_async(concluded(self._request, self._record, turn.ended(end)), turn.perform)
         finally:
-            await self._turn.close()
+            turn.forget()
+            if turn.transaction is not None:
+                await turn.close()
 
     async def abandon(self) -> None:
         """Let go without a word, as a crash would: the lease decides."""

@@ -6,6 +6,7 @@ import json
 import re
 from decimal import Context, Decimal, InvalidOperation
 from itertools import accumulate
+from json.scanner import make_scanner
 from math import isinf
 from typing import NoReturn, TypeAlias
 
@@ -38,7 +39,7 @@ def parse(raw: bytes, *, limit_bytes: int = LARGEST_BODY_BYTES, limit_depth: int
     except UnicodeDecodeError as error:
         raise BodyRefused(f"it is not UTF-8 at byte {error.start}") from None
     try:
-        tree: Json = _DECODER.decode(text)
+        tree = _read(text)
     except json.JSONDecodeError as error:
         raise BodyRefused(f"it is not JSON at line {error.lineno}, column {error.colno}") from None
     # Raw UTF-8 cannot carry a surrogate, so that only an escape can have brought one in.
@@ -103,3 +104,14 @@ def _refuse_surrogates(tree: Json) -> None:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # Its stub names itself as what it reads its hooks from.
+
+
+def _read(text: str) -> Json:
+    """Read a document; without a look for white space around it where there is none, as in most bodies."""
+    tree: Json
+    try:
+        tree, end = _scan(text, 0)
+    except (StopIteration, json.JSONDecodeError):
+        end = -1
+    return tree if end == len(text) else _DECODER.decode(text)

@@ -195,7 +195,7 @@ class AsyncTurn(Turn):
         finally:
             mark.clear()
         self._is_in_handler = False
-        if self._detached or self.transaction is not None:
+        if self.has_to_rest:
             await self.rest()
         if self.transaction is not None:
             self.transaction.is_shielded = False
@@ -208,6 +208,11 @@ class AsyncTurn(Turn):
         task.add_done_callback(self._reattached)
         await asyncio.wait((task,))
         return task.result()
+
+    @property
+    def has_to_rest(self) -> bool:
+        """Tell whether `rest` has anything to do; mostly it has not, and a coroutine is spared."""
+        return bool(self._detached) or self.transaction is not None
 
     async def rest(self) -> None:
         """Wait for effects whose caller was cancelled, or did not wait: only their end tells what is known.
