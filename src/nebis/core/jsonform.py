@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from nebis.core.canonical import DEEPEST_TREE, spelled_integer, spelled_number
 from nebis.errors import BodyRefused
 
-
-class _Sizes(dict[int, str]):
-    """What a text of so many bytes begins with; the usual ones are spelled already."""
-
-    def __missing__(self, size: int) -> str:
-        return f"s{size}:"
-
-
-_SIZES = _Sizes({size: f"s{size}:" for size in range(1024)})
+_SIZES: Final = tuple(f"s{size}:" for size in range(1024))
+"""What a text of so many bytes begins with; the usual ones are spelled already."""
+_SPELLED: Final = len(_SIZES)
 
 
 class _Unusual(Exception):
@@ -31,26 +25,41 @@ def json_form(tree: object, depth: int = 0) -> bytes | None:
     if depth > DEEPEST_TREE:
         return None
     try:
-        return (_members(tree, depth + 1) if type(tree) is dict else _form(tree, depth)).encode()
+        text = _members(tree, depth + 1) if type(tree) is dict else _form(tree, depth)
+        if text.isascii():
+            return text.encode()
+        # What a text begins with counts its bytes, so that now each of them is written as a character.
+        return _form(_by_bytes(tree), depth).encode("latin-1")
     except (_Unusual, BodyRefused, UnicodeEncodeError):
         return None
 
 
-def _form(node: Any, depth: int) -> str:
-    """Write text, which is encoded once at the end: UTF-8 keeps the order of code points, so it is sorted alike."""
+def _by_bytes(node: Any) -> Any:
+    """Return a tree whose text has a character for each byte of its UTF-8, which keeps the order of code points."""
     kind = type(node)
     if kind is str:
-        return f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
+        return node.encode().decode("latin-1")
     if kind is dict:
-        return _members(node, depth + 1)
-    if kind is list:
-        return _items(node, depth + 1)
-    if kind is bool:
-        return "t" if node else "f"
-    if node is None:
-        return "z"
+        return {_by_bytes(name): _by_bytes(member) for name, member in node.items()}
+    return [_by_bytes(item) for item in node] if kind is list else node
+
+
+def _form(node: Any, depth: int) -> str:
+    """Write text, which is encoded once at the end: it is sorted alike."""
+    kind = type(node)
     if kind is int:
         spelled = spelled_integer(node)
+    elif kind is str:
+        size = len(node)
+        return f"{_SIZES[size] if size < _SPELLED else f's{size}:'}{node}"
+    elif kind is dict:
+        return _members(node, depth + 1)
+    elif kind is list:
+        return _items(node, depth + 1)
+    elif kind is bool:
+        return "t" if node else "f"
+    elif node is None:
+        return "z"
     elif kind is float or kind is Decimal:
         spelled = spelled_number(node)
     else:
@@ -59,8 +68,6 @@ def _form(node: Any, depth: int) -> str:
 
 
 # Text is written where it is found, as most of what a container holds is text and a call takes longer than the writing.
-
-
 def _members(members: dict[Any, Any], below: int) -> str:
     if below > DEEPEST_TREE:
         raise _Unusual
@@ -68,13 +75,14 @@ def _members(members: dict[Any, Any], below: int) -> str:
     for name, node in members.items():
         if type(name) is not str:
             raise _Unusual
-        form = (
-            f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
-            if type(node) is str
-            else _form(node, below)
-        )
+        size = len(name)
+        begin = _SIZES[size] if size < _SPELLED else f"s{size}:"
         # No form begins another one, so that joined pairs are in the order of pairs.
-        pairs.append(f"{_SIZES[len(name) if name.isascii() else len(name.encode())]}{name}{form}")
+        if type(node) is str:
+            size = len(node)
+            pairs.append(f"{begin}{name}{_SIZES[size] if size < _SPELLED else f's{size}:'}{node}")
+        else:
+            pairs.append(f"{begin}{name}{_form(node, below)}")
     pairs.sort()
     return f"{{{''.join(pairs)}}}"
 
@@ -82,10 +90,4 @@ def _members(members: dict[Any, Any], below: int) -> str:
 def _items(items: list[Any], below: int) -> str:
     if below > DEEPEST_TREE:
         raise _Unusual
-    forms = [
-        f"{_SIZES[len(node) if node.isascii() else len(node.encode())]}{node}"
-        if type(node) is str
-        else _form(node, below)
-        for node in items
-    ]
-    return f"[{''.join(forms)}]"
+    return f"[{''.join([_form(node, below) for node in items])}]"
