@@ -1,14 +1,18 @@
 """The machinery of `make bench`: what is measured is real, and what is written has the shape that readers rely on."""
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from benchmarks import instructions
 from benchmarks.__main__ import CHART, PAGE, RESULTS, result_of, run
 from benchmarks.book import Book, Measured
 from benchmarks.chart import svg
+from benchmarks.contender import Places
 from benchmarks.contenders import CONTENDERS, contender_of
 from benchmarks.floors import Verdict, verdicts
 from benchmarks.load import Sample
@@ -159,3 +163,13 @@ def test_every_floor_is_listed_even_if_nothing_was_measured() -> None:
 
 def test_contenders_have_names_of_their_own() -> None:
     assert all(contender_of(contender.name) is contender for contender in CONTENDERS)
+
+
+@pytest.mark.parametrize("http", [False, True])
+@pytest.mark.parametrize(("case", "runs"), [("cycle", 3), ("replay", 1)])
+def test_what_is_counted_by_instructions_is_what_is_said(tmp_path: Path, case: str, runs: int, *, http: bool) -> None:
+    places = Places(postgres_url="", redis_url="", directory=tmp_path)
+
+    executions = asyncio.run(instructions.run(contender_of("nebis@sqlite"), places, case=case, rounds=2, http=http))
+
+    assert executions == runs * instructions.CALLERS
