@@ -2,7 +2,7 @@ import copy
 import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from nebis.core.quick import maker, quick
 from nebis.core.record import Outcome, Ownership, Record
 from nebis.core.verbs import Claim, Complete
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +123,29 @@ def test_a_maker_makes_what_the_class_makes_from_the_same_arguments(given: dict[
         make(**given).number = 2  # type: ignore[misc]
     with pytest.raises(TypeError):
         make(**given, size=2)  # type: ignore[call-arg]
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    number: int
+    name: str = "a"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Either(Generic[V]):
+    value: V
+
+
+def test_a_value_may_be_made_by_position_where_its_class_allows_it() -> None:
+    make = maker(InOrder)
+
+    assert make(1, "b") == make(name="b", number=1) == InOrder(1, "b")
+    assert make(1) == InOrder(1) == InOrder(number=1, name="a")
+
+
+def test_a_generic_value_is_made_as_well() -> None:
+    made = maker(Either)(value=1)
+
+    assert type(made) is Either
+    assert made == Either(value=1)

@@ -55,6 +55,8 @@ REFUSED = {
     "empty": (b"", "not JSON at line 1, column 1"),
     "white space": (b" \n", "not JSON"),
     "two documents": (b"1 2", "not JSON"),
+    "a form feed at the end": (b"1\x0c", "not JSON"),
+    "a space of another kind at the end": (b"1\xc2\xa0", "not JSON"),
     "trailing comma": (b"[1,]", "not JSON"),
     "comment": (b"[1] // one", "not JSON"),
     "single quotes": (b"{'a':1}", "not JSON"),
@@ -79,6 +81,7 @@ def test_an_ambiguous_body_is_refused_f097_f098_f099_f100_sec19(raw: bytes, reas
     [
         (b'{"b": [1, true, null], "a": "x"}', {"b": [1, True, None], "a": "x"}),
         (b" 1 ", 1),
+        (b"[1]\r\n\t ", [1]),
         (b"-0", 0),
         (b"0.10", Decimal("0.10")),
         (b"1e0", Decimal(1)),

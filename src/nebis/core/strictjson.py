@@ -20,6 +20,7 @@ LARGEST_SAFE_INTEGER = 2**53 - 1  # Beyond it a reader with doubles, which most 
 
 # The optional closing quote lets the pattern match whatever follows, so that it never backtracks (SEC37).
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.?)*"?', re.DOTALL)
+_WHITESPACE = " \t\n\r"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _DEPTH_CHANGE = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 # A context of our own: the caller's may have the trap switched off, and would get NaN for an absurd exponent.
@@ -108,10 +109,10 @@ _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # Its stub names itsel
 
 
 def _read(text: str) -> Json:
-    """Read a document; without a look for white space around it where there is none, as in most bodies."""
+    """Read a document, of which most begin and end without white space: then nobody looks for any."""
     tree: Json
     try:
         tree, end = _scan(text, 0)
     except (StopIteration, json.JSONDecodeError):
-        end = -1
-    return tree if end == len(text) else _DECODER.decode(text)
+        return _DECODER.decode(text)  # type: ignore[no-any-return]  # Or raises what is wrong.
+    return _DECODER.decode(text) if text[end:].strip(_WHITESPACE) else tree
