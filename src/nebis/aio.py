@@ -207,15 +207,13 @@ class AsyncOpenAttempt:
 
     async def settle(self, end: Returned[Any] | Raised) -> Ending:
         """Store how it ended, and say what its caller may be told now that the store confirmed it."""
-        turn = self._turn
         try:
-            if turn.has_to_rest:
-                await turn.rest()
-            return await drive_async(concluded(self._request, self._record, turn.ended(end)), turn.perform)
+            if self._turn.has_to_rest:
+                await self._turn.rest()
+            flow = concluded(self._request, self._record, self._turn.ended(end))
+            return await drive_async(flow, self._turn.perform)
         finally:
-            turn.forget()
-            if turn.transaction is not None:
-                await turn.close()
+            await self._turn.close()
 
     async def abandon(self) -> None:
         """Let go without a word, as a crash would: the lease decides."""
