@@ -13,10 +13,9 @@ from nebis.catalogue import Catalogue
 from nebis.core.record import Record
 from nebis.errors import NebisError, Rejected
 from nebis.flow import Flow
-from nebis.flows.execute import begin, execute
+from nebis.flows.execute import begin, concluded, execute
 from nebis.flows.request import Ending, Request
 from nebis.flows.single import execute_single
-from nebis.flows.undo import conclude
 from nebis.http.exchange import Exchange
 from nebis.http.headers import HeaderPairs
 from nebis.http.wire import Wire
@@ -183,7 +182,7 @@ def _through_endpoint(guard: Protection, request: Request, tenant: str) -> Flow[
         if isinstance(begun, Record):
             end = yield from RunHandler(begun)
             live = _rendered(end)
-            ending = yield from conclude(request, begun, end)
+            ending = yield from concluded(request, begun, end)
         else:
             ending = begun
     except NebisError as error:
