@@ -1,8 +1,8 @@
 -- Every statement of the SQLite store. They always run between BEGIN IMMEDIATE and COMMIT, so nobody else writes between
 -- them and no row needs a lock of its own.
 -- Plural ones run once per member. Where the members are a list of rows named "member", the list grows to hold many of
--- them, and one run is for all; a row of NULLs is no member. OR FAIL saves a copy of every page: what a statement that
--- fails left behind is rolled back with all the rest.
+-- them, and one run is for all; a row without an identity is no member. OR FAIL saves a copy of every page: what a
+-- statement that fails left behind is rolled back with all the rest.
 -- 'now' stands still within one run of a statement, however often it is written, and for all members of a plural one.
 -- A plural one that returns nothing is answered with the identity of each member that it changed.
 
