@@ -20,8 +20,9 @@ CALLERS = 64
 _TABLE = "nebis_record"
 # What is different in each record; everything else is copied from one that was made by a call.
 _OWN = {
-    "identity": "substring(sha256(convert_to(i::text || clock_timestamp(), 'UTF8')) FOR octet_length(one.identity))",
-    "record_id": "gen_random_uuid()",
+    "identity": "own.identity",
+    # As they are drawn: with the beginning of the identity.
+    "record_id": "(substring(encode(own.identity, 'hex') FOR 12) || substring(md5(i::text) FOR 20))::uuid",
     "nonce": "substring(sha256(convert_to(i::text, 'UTF8')) FOR octet_length(one.nonce))",
     "key": "gen_random_uuid()::text",
 }
@@ -137,7 +138,8 @@ def fill(places: Places, rows: int, changes: dict[str, str] | None = None) -> No
         connection.execute(
             sql.SQL(
                 "INSERT INTO {table} ({columns}) SELECT {values}"
-                " FROM (SELECT * FROM {table} WHERE state = 'C' LIMIT 1) AS one, generate_series(1, {rows}) AS i"
+                " FROM (SELECT * FROM {table} WHERE state = 'C' LIMIT 1) AS one, generate_series(1, {rows}) AS i,"
+                " LATERAL (SELECT sha256(convert_to(i::text || clock_timestamp(), 'UTF8')) AS identity) AS own"
             ).format(
                 table=sql.Identifier(_TABLE),
                 columns=sql.SQL(", ").join(map(sql.Identifier, columns)),

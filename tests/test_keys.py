@@ -1,3 +1,4 @@
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -25,6 +26,21 @@ def test_random_keys_are_uuids_that_the_grammar_accepts() -> None:
 
     assert len(keys) == 1000
     assert all(UUID(parse_key(key)).version == 4 for key in keys)
+
+
+@given(
+    st.text(max_size=40)
+    | st.uuids().map(str)
+    | st.uuids().map(lambda key: str(key).upper())
+    | st.text("01-aAfFgG_ \u0661\uff10", min_size=36, max_size=36)
+    | st.tuples(st.uuids().map(str), st.integers(0, 35), st.characters()).map(
+        lambda parts: parts[0][: parts[1]] + parts[2] + parts[0][parts[1] + 1 :]
+    )
+)
+def test_ordinary_is_a_uuid_with_eight_different_characters(key: str) -> None:
+    spelled = re.fullmatch(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", key)
+
+    assert is_ordinary(key) == (spelled is not None and len(set(key)) >= 8)
 
 
 def test_timed_keys_are_version_7_and_carry_the_time() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOperation
+from nebis.aio import AsyncNebis, AsyncOperation
 from nebis.answering import Execution
+from nebis.async_attempt import AsyncAttempt
 from nebis.consuming import AsyncConsumer, Consumer
 from nebis.core.fingerprint import FingerprintRule, FingerprintVersions
 from nebis.core.identity import PerAccount, PerOperation, PerResourceType

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
-from uuid import UUID
 
-from nebis.answering import Execution, answer_of, answered, original
+from nebis.answering import Execution, answer_of, answered
+from nebis.async_attempt import AsyncAttempt, AsyncOpenAttempt, Beginning
 from nebis.catalogue import Catalogue
 from nebis.consuming import ATTEMPTS_LIMIT, AsyncConsumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
@@ -20,121 +20,24 @@ from nebis.core.identity import Scope
 from nebis.core.record import EffectsMode, Record, RecordId
 from nebis.core.secret import Purpose, Secrets
 from nebis.deadline import Deadline
-from nebis.declaration import AttemptView, Declaration, PolicyOptions, checked_resource
+from nebis.declaration import Declaration, PolicyOptions
 from nebis.delivery import Incoming
-from nebis.effects import Query, Recall, Undo
+from nebis.effects import Query, Undo
 from nebis.errors import MisuseError, StoreUnavailable
 from nebis.flow import drive_async
-from nebis.flows.attach import attach_resource, extend_retention
-from nebis.flows.effect import run_effect
-from nebis.flows.execute import begin, concluded, execute
+from nebis.flows.execute import execute
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
-from nebis.flows.step import run_step
-from nebis.planning import plan_effect, plan_step
-from nebis.policy import GRACE, microseconds
-from nebis.ports.asks import Raised, Returned
+from nebis.policy import GRACE
 from nebis.ports.store import StoreFailure
 from nebis.recovery import Patience, Recovery, Report, perform_async
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.eventloop import AsyncWorld
 from nebis.runtime.single import Single
 from nebis.stores import open_async
-from nebis.transaction import AsyncTransaction
 
 C = TypeVar("C")
 R = TypeVar("R")
-
-
-class AsyncAttempt(AttemptView):
-    """One try at running an operation, in the hands of its handler."""
-
-    __slots__ = ("_turn",)
-
-    def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
-        super().__init__(record, request)
-        self._turn = turn
-
-    @property
-    def lost(self) -> bool:
-        """Tell whether another attempt took over; the handler is then cancelled at its next await."""
-        return self._turn.is_lost
-
-    async def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
-        """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
-        await drive_async(
-            attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform
-        )
-
-    async def effect(
-        self,
-        name: str,
-        call: Callable[..., Any],
-        /,
-        *arguments: Any,
-        recall: Recall,
-        returns: object | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - of the downstream; cancelling the caller is not it.
-        **named: Any,
-    ) -> Any:
-        """Call a downstream once for this record, whatever happens to the attempts; return its result.
-
-        The intent and a derived key are stored before the call, the result after it; a later attempt gets that result
-        without calling. The call gets `idempotency_key=` (and `fence=`, `timeout_seconds=`, `deadline=`) where it takes
-        them. Its result goes through the type that it is annotated with, or `returns`. `Rejected` raised by the call is
-        stored and raised again; `Retryable` says that it never reached the downstream. Anything else, and an answer
-        that is not there in time, leaves the effect open: the next attempt asks again where its class allows.
-        """
-        if self._turn.transaction is not None:
-            raise MisuseError(
-                "An effect inside an open transaction could happen and be rolled back here; call it before."
-            )
-        planned = plan_effect(
-            self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns, timeout=timeout
-        )
-        flow = run_effect(self.record, self._request.policy, self._turn.ledger, planned.plan)
-        return planned.decode(await self._turn.detached(flow))
-
-    async def step(
-        self,
-        name: str,
-        call: Callable[..., Any],
-        /,
-        *arguments: Any,
-        connection: object | None = None,
-        returns: object | None = None,
-        **named: Any,
-    ) -> Any:
-        """Run a local step once for this record: its rows and its checkpoint commit together; return its result.
-
-        `call` gets the transaction's connection and then the arguments; without `connection=` it is one to the
-        store's own database. With it, reserve, call and settle can be written around external effects.
-        """
-        planned = plan_step(self._request, self.record, name, call, (arguments, named), returns=returns)
-        self._turn.target = connection
-        flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
-        return planned.decode(await self._turn.detached(flow))
-
-    async def original(self, operation_id: str | UUID) -> Any:
-        """Return what the operation of that id was answered, where this request repeats it under a fresh key.
-
-        For a handler that finds a unique row of its own made already. None: nothing is kept, answer from the row.
-        Raises `NaturalKeyReused` if that one was asked for something else, `OriginalUnsettled` if it still runs.
-        """
-        found = await self._turn.find_by_id(RecordId(UUID(str(operation_id))))
-        return original(self._request, self.record, found)
-
-    async def extend_retention(self, span: timedelta) -> None:
-        """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
-        await drive_async(extend_retention(self.record, self._request.policy, microseconds(span)), self._turn.perform)
-
-    def transaction(self, target: object | None = None) -> AsyncTransaction:
-        """Open a transaction whose rows and outcome are committed together; call `tx.finish(result)` inside it.
-
-        Without a target it runs on a connection to the store's own database, `tx.connection`. With one it joins a
-        connection or session that the application already has there.
-        """
-        return AsyncTransaction(self._turn, target, self.record, self._request)
 
 
 class AsyncOperation(Generic[C, R]):
@@ -193,31 +96,6 @@ class AsyncOperation(Generic[C, R]):
         if not self.declaration.takes_attempt:
             return self.handler(command)
         return self.handler(AsyncAttempt(record, turn, request), command)
-
-
-class AsyncOpenAttempt:
-    """An attempt that an integration runs by itself: it owns the record until it is settled or abandoned."""
-
-    def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
-        turn.record = record
-        self.attempt = AsyncAttempt(record, turn, request)
-        self._record = record
-        self._turn = turn
-        self._request = request
-
-    async def settle(self, end: Returned[Any] | Raised) -> Ending:
-        """Store how it ended, and say what its caller may be told now that the store confirmed it."""
-        try:
-            if self._turn.has_to_rest:
-                await self._turn.rest()
-            flow = concluded(self._request, self._record, self._turn.ended(end))
-            return await drive_async(flow, self._turn.perform)
-        finally:
-            await self._turn.close()
-
-    async def abandon(self) -> None:
-        """Let go without a word, as a crash would: the lease decides."""
-        await self._turn.close()
 
 
 class AsyncDeclares(Protocol):
@@ -326,16 +204,13 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     async def begin(self, request: Request) -> AsyncOpenAttempt | Ending:
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
-        turn = (self.opened_here() or await self.opened())[0].turn()
+        world, _ = self.opened_here() or await self.opened()
+        beginning = Beginning(world, request)
         try:
-            begun = await drive_async(begin(request), turn.perform)
+            return beginning.opened(await beginning.ended)
         except BaseException:
-            await turn.close()
+            beginning.abandon()
             raise
-        if isinstance(begun, Record):
-            return AsyncOpenAttempt(begun, turn, request)
-        await turn.close()
-        return begun
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Let `close` wait for a task that holds an attempt, whose own caller may be gone."""
@@ -429,11 +304,14 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         if opened is None or opened.process != os.getpid():
             self._opened = None
             return
-        began = time.monotonic()
+        ends_at = time.monotonic() + grace.total_seconds()
         opened.world.is_closing = True
-        if self._adopted:
-            await asyncio.wait(self._adopted, timeout=grace.total_seconds())
-        await opened.world.close(max(0.0, grace.total_seconds() - (time.monotonic() - began)))
+        # What is claimed now is still attempted, in a task that is then among the adopted ones.
+        while under_way := {*self._adopted, *opened.world.waiters()}:
+            _, left = await asyncio.wait(under_way, timeout=max(0.0, ends_at - time.monotonic()))
+            if left:
+                break
+        await opened.world.close(max(0.0, ends_at - time.monotonic()))
         if self._opened is opened:
             self._opened = None
 

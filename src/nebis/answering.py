@@ -94,10 +94,11 @@ def refusal(operation: str, ending: Unanswered) -> NebisError:
 
 
 def _result(declaration: Declaration[C, R], ending: Finished) -> R:
-    body = unseal(ending.outcome.body, limit_bytes=max(declaration.policy.result_limit_bytes, 1024 * 1024))
-    if ending.outcome.kind is _SUCCEEDED:
+    outcome = ending.outcome
+    body = unseal(outcome.body, limit_bytes=declaration.readable_bytes)
+    if outcome.kind is _SUCCEEDED:
         return declaration.result_codec.decode_result(body)
-    match ending.outcome.kind:
+    match outcome.kind:
         case OutcomeKind.REJECTED:
             rejection = decode_rejection(body)
             rejection.is_replay = ending.is_replay
@@ -107,7 +108,7 @@ def _result(declaration: Declaration[C, R], ending: Finished) -> R:
         case OutcomeKind.UNKNOWN:
             raise OutcomeUnknown(declaration.name, str(ending.record_id))
         case _:
-            assert_never(ending.outcome.kind)
+            assert_never(outcome.kind)
 
 
 def original(request: Request, record: Record, found: Record | None) -> Any:

@@ -14,6 +14,7 @@ from nebis.core.codec import Codec, annotations_of, codec_for
 from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import PerOperation, Scope
+from nebis.core.jsontext import json_text
 from nebis.core.plain import unknown_fields
 from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, RecordId, Resource
 from nebis.core.rejection import decode_rejection, encode_rejection
@@ -77,25 +78,28 @@ class Declaration(Subject, Generic[C, R]):
     """What a command has written in the handler's own transaction, right before its outcome."""
     attempts_limit: int | None = None
     """After so many attempts a worker leaves a record to whoever sends its command in again."""
+    readable_bytes: int = field(init=False, repr=False, compare=False)
+    """How large a stored result may be: one that was stored under a larger limit is read all the same."""
+    _encode: Callable[[Any], bytes] = field(init=False, repr=False, compare=False)
+    _reveal: Callable[[Outcome], R | None] = field(init=False, repr=False, compare=False)
+    """Both bound once, as every request has them."""
+
+    def __post_init__(self) -> None:
+        Subject.__post_init__(self)
+        object.__setattr__(self, "readable_bytes", max(self.policy.result_limit_bytes, 1024 * 1024))
+        object.__setattr__(self, "_encode", self.encode_result)
+        object.__setattr__(self, "_reveal", self.reveal)
 
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        request = self._request(secrets, key=key, tenant=tenant, command=command)
-        if deadline is None and self._terms.demands_nothing:
+        request = self._request(secrets, key, tenant, command)
+        if deadline is None and self._demands_nothing:
             return request
         return self.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)
 
-    def _request(self, secrets: Secrets, *, key: str, tenant: str, command: C) -> Request:
-        request = self.request(
-            secrets,
-            key=key,
-            tenant=tenant,
-            command=command,
-            stored_command=self.encode_command(command),
-            encode=self.encode_result,
-            encode_rejection=encode_rejection,
-            reveal=self.reveal,
-        )
+    def _request(self, secrets: Secrets, key: str, tenant: str, command: C) -> Request:
+        stored = self.encode_command(command)
+        request = self.request(secrets, key, tenant, command, stored, self._encode, encode_rejection, self._reveal)
         return self._with_undos(request) if self.undos else request
 
     def resume(self, secrets: Secrets, record: Record) -> tuple[Request, C]:
@@ -108,7 +112,7 @@ class Declaration(Subject, Generic[C, R]):
             raise RecordCorrupt("its command was not stored")
         body = unseal(record.command, limit_bytes=max(self.policy.command_limit_bytes, 1024 * 1024))
         command = self.command_codec.decode(body)
-        request = self._request(secrets, key=record.key, tenant=record.tenant, command=command)
+        request = self._request(secrets, record.key, record.tenant, command)
         fingerprints = dict(request.claim(record.record_id, record.nonce).fingerprints)
         if fingerprints.get(record.fingerprint_version) != record.fingerprint:
             raise RecordCorrupt("its command is not the one that was claimed, as far as this code can tell")
@@ -155,7 +159,7 @@ class Declaration(Subject, Generic[C, R]):
         """Read a stored result back, or raise the rejection that was stored; None if nothing was kept."""
         if outcome.kind not in (OutcomeKind.SUCCEEDED, OutcomeKind.REJECTED):
             return None
-        body = unseal(outcome.body, limit_bytes=max(self.policy.result_limit_bytes, 1024 * 1024))
+        body = unseal(outcome.body, limit_bytes=self.readable_bytes)
         if outcome.kind is OutcomeKind.REJECTED:
             raise decode_rejection(body)
         return self.result_codec.decode_result(body)
@@ -209,6 +213,7 @@ def declare(
         faults.append("undo= and queries= are about declared effects; say effects=Declared")
     if faults or policy is None:
         raise ConfigError([f"operation {name!r}: {fault}" for fault in faults])
+    json_text()  # Loaded here if it is installed, and not by the first request.
     return Declaration(
         name=name,
         policy=policy,

@@ -48,7 +48,7 @@ def drive(flow: Flow[T], perform: Callable[[Ask[Any]], Any]) -> T:
 async def drive_async(flow: Flow[T], perform: Callable[[Ask[Any]], Awaitable[Any] | Any]) -> T:
     """Run a flow to its end on an event loop; the twin of `drive`.
 
-    Requests are driven by `runtime.eventloop`, where a flow moves from its caller's task to one of ours on the way.
+    Requests are driven by `runtime.driven_turn`, from answer to answer.
 
     What `perform` returns is awaited if it can be: an answer that is there at once costs no coroutine. No answer is
     an awaitable itself.

@@ -7,21 +7,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from nebis.core.fingerprint import Fingerprint, FingerprintVersions, Pairs
-from nebis.core.identity import Identity, Scope, identity, scope_name
+from nebis.core.fingerprint import Fingerprint, Fingerprinting, FingerprintVersions, Pairs
+from nebis.core.identity import Identity, Scope, begun_identity, identity_within, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
-from nebis.core.quick import maker
-from nebis.core.record import EffectsMode, Nonce, Outcome, RecordId, Retention
-from nebis.core.secret import Purpose, Secret, Secrets
+from nebis.core.record import Nonce, Outcome, RecordId
+from nebis.core.secret import Begun, Purpose, Secret, Secrets
 from nebis.core.token import issue_token
 from nebis.core.velocity import Charge
-from nebis.core.verbs import Claim, ExpiredPolicy
+from nebis.core.verbs import Claim, Terms, make_claim
 from nebis.deadline import Deadline
 from nebis.errors import KeyMalformed, MisuseError
-from nebis.flows.request import Disposition, Request, classify, reveal_nothing
+from nebis.flows.request import Disposition, Request, classify, make_request, reveal_nothing
 from nebis.keys import is_ordinary, weaknesses
 from nebis.policy import Policy, Wait
 from nebis.velocity import charges_of, charges_of_quota
@@ -29,20 +28,8 @@ from nebis.velocity import charges_of, charges_of_quota
 log = logging.getLogger("nebis")
 
 LONGEST_TENANT = 255
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
-    """What all claims of a subject have in common, worked out once."""
-
-    scope: str
-    mode: EffectsMode
-    lease_us: int
-    retention: Retention
-    when_expired: ExpiredPolicy
-    will_wait: bool
-    demands_nothing: bool
-    """Clients may ask with any key, at any pace; else `Subject.asked` has something to look at."""
+MOST_PLACES: Final = 256
+"""So many tenants of an operation are kept at hand, at half a kilobyte each; beyond that all of them are begun anew."""
 
 
 class _Marks(NamedTuple):
@@ -52,51 +39,42 @@ class _Marks(NamedTuple):
     collector again and again.
     """
 
-    terms: _Terms
-    operation: str
+    identity: Identity
     tenant: str
     key: Key
-    identity: Identity
     fingerprints: tuple[tuple[int, Fingerprint], ...]
+    terms: Terms
     command: bytes | None
 
-    def __call__(self, record_id: RecordId, nonce: bytes) -> Claim:
-        terms, operation, tenant, key, identity, fingerprints, command = self
-        return _claim(
-            identity=identity,
-            record_id=record_id,
-            nonce=Nonce(nonce),
-            tenant=tenant,
-            scope=terms.scope,
-            operation=operation,
-            key=key,
-            fingerprints=fingerprints,
-            mode=terms.mode,
-            lease_us=terms.lease_us,
-            retention=terms.retention,
-            when_expired=terms.when_expired,
-            will_wait=terms.will_wait,
-            command=command,
-        )
+    def __call__(self, record_id: RecordId, nonce: Nonce) -> Claim:
+        identity, tenant, key, fingerprints, terms, command = self
+        return make_claim(identity, record_id, nonce, tenant, key, fingerprints, terms, command)
 
 
-class _Signing(NamedTuple):
-    """What is signed for the effects of requests, alike for all of them while a secret is the newest."""
+class _Hand:
+    """What signs for the requests of a subject while a process has these secrets."""
 
-    secret: Secret
-    derive_key: Callable[[RecordId, str], str]
-    sign_token: Callable[[RecordId, str], str]
+    __slots__ = ("derive_key", "fingerprints", "places", "scope", "secrets", "sign_token")
 
-    @classmethod
-    def by(cls, secret: Secret) -> _Signing:
-        """Sign with a secret."""
-        return cls(secret, partial(effect_key, secret), partial(effect_token, secret))
+    def __init__(self, secrets: Secrets, versions: FingerprintVersions, terms: Terms) -> None:
+        self.secrets, self.scope = secrets, terms.scope
+        self.fingerprints = Fingerprinting(versions, secrets.keyring, operation=terms.operation).of
+        self.derive_key = partial(effect_key, secrets.keyring.newest)
+        self.sign_token = partial(effect_token, secrets.keyring.newest)
+        self.places: dict[str, Begun[Identity]] = {}
+        """What the identities of a tenant begin with."""
+
+    def place(self, tenant: str) -> Begun[Identity]:
+        """Begin the identities of a tenant, or raise `MisuseError` for what is none."""
+        begun = begun_identity(self.secrets.identity, tenant=checked_tenant(tenant), scope=self.scope)
+        if len(self.places) >= MOST_PLACES:
+            self.places.clear()
+        self.places[tenant] = begun
+        return begun
 
 
-_claim = maker(Claim)
-_request = maker(Request)
 # Straight from a tuple in the order of the fields, which is checked by nobody: there is one place that does it.
-_marks = cast("Callable[[tuple[object, ...]], Callable[[RecordId, bytes], Claim]]", partial(tuple.__new__, _Marks))
+_marks: Callable[[Any, tuple[object, ...]], Callable[[RecordId, Nonce], Claim]] = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,25 +89,30 @@ class Subject:
     judges_keys: bool = True
     """Clients choose the keys, and their developers are told of weak ones."""
     _warned: set[str] = field(default_factory=set, repr=False, compare=False)
-    _terms: _Terms = field(init=False, repr=False, compare=False)
-    _signing: _Signing | None = field(init=False, repr=False, compare=False, default=None)
+    _terms: Terms = field(init=False, repr=False, compare=False)
+    """What all claims have in common, worked out once."""
+    _demands_nothing: bool = field(init=False, repr=False, compare=False)
+    """Clients may ask with any key, at any pace; else `asked` has something to look at."""
+    _hand: _Hand | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
-        terms = _Terms(
+        policy = self.policy
+        terms = Terms(
             scope=scope_name(self.scope, operation=self.name),
-            mode=self.policy.effects,
-            lease_us=self.policy.lease_us,
-            retention=self.policy.kept,
-            when_expired=self.policy.when_expired,
-            will_wait=isinstance(self.policy.in_flight, Wait),
-            demands_nothing=not (self.policy.issued_keys or self.policy.velocity or self.policy.quota is not None),
+            operation=self.name,
+            mode=policy.effects,
+            lease_us=policy.lease_us,
+            retention=policy.kept,
+            when_expired=policy.when_expired,
+            will_wait=isinstance(policy.in_flight, Wait),
         )
         object.__setattr__(self, "_terms", terms)
+        demands_nothing = not (policy.issued_keys or policy.velocity or policy.quota is not None)
+        object.__setattr__(self, "_demands_nothing", demands_nothing)
 
-    def request(
+    def request(  # noqa: PLR0917 - by position only where every request comes through; elsewhere they are named.
         self,
         secrets: Secrets,
-        *,
         key: str,
         tenant: str,
         command: object,
@@ -142,35 +125,20 @@ class Subject:
         api_version: str = "",
     ) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        ordinary = is_ordinary(key)
-        parsed = Key(key) if ordinary else parse_key(key)
-        if len(parsed) < self.policy.shortest_key:
-            raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
-        if not ordinary:
-            self._warn_of_weakness(parsed)
-        found = identity(secrets.identity, tenant=checked_tenant(tenant), scope=self._terms.scope, key=parsed)
-        fingerprints = self.fingerprints.fingerprints(
-            secrets.keyring,
-            operation=self.name,
-            command=command,
-            headers=headers,
-            query=query,
-            api_version=api_version,
+        policy, terms, hand = self.policy, self._terms, self._hand
+        parsed = key if is_ordinary(key) and len(key) >= policy.shortest_key else self._judged(key)
+        if hand is None or hand.secrets is not secrets:
+            hand = _Hand(secrets, self.fingerprints, terms)
+            object.__setattr__(self, "_hand", hand)
+        found = identity_within(hand.places.get(tenant) or hand.place(tenant), parsed)
+        fingerprints = hand.fingerprints(command, headers, query, api_version)
+        # By position, as the fields of a request stand: every request comes through here.
+        # fmt: off
+        return make_request(
+            _marks(_Marks, (found, tenant, parsed, fingerprints, terms, stored_command)), policy, encode,
+            encode_rejection, hand.derive_key, hand.sign_token, reveal, self.classify,
         )
-        secret, signing = secrets.keyring.secrets[0], self._signing
-        if signing is None or signing.secret is not secret:
-            signing = _Signing.by(secret)
-            object.__setattr__(self, "_signing", signing)
-        return _request(
-            claim=_marks((self._terms, self.name, tenant, parsed, found, fingerprints, stored_command)),
-            policy=self.policy,
-            encode=encode,
-            encode_rejection=encode_rejection,
-            reveal=reveal,
-            derive_key=signing.derive_key,
-            sign_token=signing.sign_token,
-            classify=self.classify,
-        )
+        # fmt: on
 
     def asked(
         self,
@@ -186,7 +154,7 @@ class Subject:
 
         Raises `TokenInvalid` for a key that is not one of ours, where the policy wants one.
         """
-        if deadline is None and self._terms.demands_nothing:
+        if deadline is None and self._demands_nothing:
             return request
         policy, may_begin = self.policy, True
         if policy.issued_keys:
@@ -208,6 +176,14 @@ class Subject:
             seats=tuple(seats),
             meters=tuple(meters),
         )
+
+    def _judged(self, key: str) -> Key:
+        """Read a key that is not like most, or too short."""
+        parsed = parse_key(key)
+        if len(parsed) < self.policy.shortest_key:
+            raise KeyMalformed(f"this operation asks for at least {self.policy.shortest_key} characters")
+        self._warn_of_weakness(parsed)
+        return parsed
 
     def _warn_of_weakness(self, key: Key) -> None:
         """Say once per kind and operation that clients send keys that will collide or leak; never which."""

@@ -133,7 +133,7 @@ def chain(length: int) -> Node:
         (Node, chain(40), "Node: nested deeper than 64 levels"),
         (Node, chain(5000), "Node: nested deeper than 64 levels"),
         (SecretLogin, SecretLogin(password=CANARY), "SecretLogin: SecretLogin does not come back equal"),  # type: ignore[arg-type]
-        (list[Measure], [Measure(value=math.inf)], r"list\[Measure\]: "),
+        (list[Measure], [Measure(value=math.inf)], r"list\[Measure\]\[\]: NaN and infinity have no JSON form"),
         (Invoice, Receipt(amount=Decimal(1)), "Invoice: expected Invoice, found Receipt"),
         (Invoice, Invoice.model_construct(amount=CANARY), "Invoice: Invoice cannot be written as JSON"),
         (Receipt, Receipt(amount=object()), "Receipt: Receipt cannot be written as JSON"),  # type: ignore[arg-type]
@@ -221,6 +221,13 @@ def test_stored_bytes_of_another_type_are_corrupt_and_are_not_quoted_sec34_sec24
 
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_a_model_inside_of_another_value_keeps_finite_numbers() -> None:
+    codec = codec_for(list[Measure])
+    measured = [Measure(value=1.5), Measure(value=-5e-324), Measure(value=2.0**80)]
+
+    assert codec.decode(codec.encode(measured)) == measured
 
 
 def test_a_stored_zone_that_is_a_folder_is_corrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

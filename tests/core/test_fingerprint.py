@@ -12,6 +12,7 @@ from nebis.core.canonical import canonical
 from nebis.core.fingerprint import (
     NEVER_COUNTED,
     Fingerprint,
+    Fingerprinting,
     FingerprintRegistry,
     FingerprintRule,
     FingerprintVersions,
@@ -273,6 +274,52 @@ def test_every_version_sees_all_headers_and_query_pairs_even_from_an_iterator() 
             query={"q": "1"},
             api_version="7",
         )
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        FingerprintVersions(),
+        FingerprintVersions(FingerprintRule(version=7)),
+        FingerprintVersions(FingerprintRule(exclude=("amount",))),
+        FingerprintVersions(FingerprintRule(include=("amount",))),
+        FingerprintVersions(FingerprintRule(headers=("accept",))),
+        FingerprintVersions(FingerprintRule(version=2), (FingerprintRule(),)),
+    ],
+)
+@pytest.mark.parametrize("keyring", [KEYRING, Keyring.of(b"n" * 32, bytes(range(32)))])
+@pytest.mark.parametrize(
+    "command",
+    [{"amount": 1}, {"amount": "9" * 5000}, {"amount": "\u20ac"}, Payment(Decimal(1)), [1, (2,)], b"{}", bytearray(9)],
+)
+@pytest.mark.parametrize(("query", "api_version"), [((), ""), ((("a", "1"),), ""), ((), "2026-01")])
+def test_what_is_prepared_for_an_operation_gives_the_same_fingerprints(
+    versions: FingerprintVersions, keyring: Keyring, command: object, query: Pairs, api_version: str
+) -> None:
+    prepared = Fingerprinting(versions, keyring, operation="create_payment")
+    headers = (("Accept", "text/plain"),)
+
+    made = prepared.of(command, headers, query, api_version)
+
+    assert made == versions.fingerprints(
+        keyring, operation="create_payment", command=command, headers=headers, query=query, api_version=api_version
+    )
+    assert made == tuple(
+        (
+            stored_version(secret, rule),
+            fingerprint(
+                secret,
+                rule,
+                operation="create_payment",
+                command=command,
+                headers=headers,
+                query=query,
+                api_version=api_version,
+            ),
+        )
+        for secret in keyring
+        for rule in versions.rules
+    )
 
 
 def test_an_unknown_version_fails_closed_f104() -> None:

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nebis.core.identity import PerAccount, PerOperation, PerResourceType, Scope, identity, scope_name
+from nebis.core.identity import (
+    PerAccount,
+    PerOperation,
+    PerResourceType,
+    Scope,
+    begun_identity,
+    identity,
+    identity_within,
+    scope_name,
+)
 from nebis.core.keygrammar import Key
 from nebis.core.secret import Purpose, Secret, text_bytes
 
@@ -27,6 +36,16 @@ def test_an_identity_is_the_signature_of_its_four_parts(place: tuple[str, str, s
     made = identity(SECRET, tenant=tenant, scope=scope, key=Key(key))
 
     assert made == SECRET.sign(Purpose.IDENTITY, b"nebis/identity/1", *map(text_bytes, place))
+
+
+@given(PLACES, st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=255))
+def test_an_identity_is_the_same_where_it_was_begun_for_the_tenant(place: tuple[str, str, str], spelled: str) -> None:
+    tenant, scope, _ = place
+    key = Key(spelled)
+    begun = begun_identity(SECRET, tenant=tenant, scope=scope)
+
+    assert identity_within(begun, key) == identity(SECRET, tenant=tenant, scope=scope, key=key)
+    assert identity_within(begun, Key("7c9e")) == identity(SECRET, tenant=tenant, scope=scope, key=Key("7c9e"))
 
 
 @given(PLACES, PLACES)

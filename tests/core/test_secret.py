@@ -35,6 +35,28 @@ def test_a_secret_is_neither_pickled_nor_copied_sec26(leak: object) -> None:
         leak(Secret(MATERIAL))
 
 
+@pytest.mark.parametrize("leak", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_a_secret_has_begun_is_neither_shown_nor_pickled_sec26(leak: object) -> None:
+    assert callable(leak)
+    begun = Secret(MATERIAL).begun(Purpose.IDENTITY, b"acct_1")
+
+    with pytest.raises(TypeError, match="never pickled"):
+        leak(begun)
+    assert "acct_1" not in repr(begun)
+    assert not hasattr(begun, "__dict__")
+
+
+@given(st.sampled_from(Purpose), st.binary(max_size=300), st.lists(st.binary(max_size=300), max_size=3))
+def test_what_was_begun_signs_the_whole_message_again_and_again(
+    purpose: Purpose, beginning: bytes, rests: list[bytes]
+) -> None:
+    secret = Secret(MATERIAL)
+    begun = secret.begun(purpose, beginning)
+
+    for rest in rests:
+        assert begun.sign(rest) == hmac.digest(secret.derive(purpose), beginning + rest, "sha256")
+
+
 def test_equal_material_is_the_same_secret_and_other_material_is_not() -> None:
     one, same, other = Secret(MATERIAL), Secret(MATERIAL), Secret(MATERIAL[::-1])
 

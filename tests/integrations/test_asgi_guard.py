@@ -3,14 +3,18 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from nebis import AsyncNebis, Local
+from nebis.core.answers import Answer, Locked
+from nebis.core.verbs import Verb
 from nebis.http import public
 from nebis.integrations.asgi import PASSAGE, App, Message, Passage, Receive, Scope, Send, drain
 from nebis.integrations.asgi_rules import Protected, rule
+from nebis.runtime.async_batcher import AsyncBatcher
 
 KEY = b"0190cf0e-8d4c-7c3e-9a53-2f6f4c1d8e11"
 
@@ -69,6 +73,65 @@ async def _leaving() -> None:
         with pytest.raises(asyncio.CancelledError):
             await caller
         may_end.set()
+        await drain()
+
+        [start, body] = await Client().ask(app)
+
+    assert gone.sent == []
+    assert (b"idempotency-replayed", b"true") in start["headers"]
+    assert body["body"] == b"paid"
+
+
+Answers = Sequence[Answer | Locked]
+
+
+async def _before_the_answer(caller: asyncio.Task[Any], answering: Awaitable[Answers]) -> Answers:
+    caller.cancel()
+    await asyncio.wait([caller])
+    return await answering
+
+
+async def _with_the_answer(caller: asyncio.Task[Any], answering: Awaitable[Answers]) -> Answers:
+    answers = await answering
+    caller.cancel()
+    return answers
+
+
+async def _after_the_answer(caller: asyncio.Task[Any], answering: Awaitable[Answers]) -> Answers:
+    answers = await answering
+    # Its turn comes when the answer is given, and before the caller's own.
+    asyncio.get_running_loop().call_soon(caller.cancel)
+    return answers
+
+
+@pytest.mark.parametrize("leaves", [_before_the_answer, _with_the_answer, _after_the_answer])
+def test_a_caller_who_leaves_while_its_key_is_claimed_is_told_nothing_and_the_route_goes_on(
+    leaves: Callable[[asyncio.Task[Any], Awaitable[Answers]], Awaitable[Answers]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F075: nobody can tell it from one who leaves a moment later."""
+    asyncio.run(_leaving_early(leaves, monkeypatch))
+
+
+async def _leaving_early(
+    leaves: Callable[[asyncio.Task[Any], Awaitable[Answers]], Awaitable[Answers]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pay(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await answer(send, b"paid")
+
+    monkeypatch.setattr(AsyncBatcher, "is_quiet", False)
+    async with AsyncNebis("memory://") as nebis:
+        app, gone = protected(nebis, pay), Client()
+        world, _ = await nebis.opened()
+        usual = world._batcher._send
+        caller: asyncio.Task[Any] = asyncio.create_task(gone.ask(app))
+
+        async def sent(verbs: Sequence[Verb]) -> Answers:
+            monkeypatch.setattr(world._batcher, "_send", usual)
+            return await leaves(caller, usual(verbs))
+
+        monkeypatch.setattr(world._batcher, "_send", sent)
+        with pytest.raises(asyncio.CancelledError):
+            await caller
         await drain()
 
         [start, body] = await Client().ask(app)

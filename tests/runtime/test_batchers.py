@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -375,7 +376,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def test_everybody_is_woken_although_some_have_gone_before_and_some_go_as_they_are_woken() -> None:
     waiters = [Waiter() for _ in range(5)]
-    others = iter(waiters)
+    others = deque(waiters)
     waiters[0].is_gone = waiters[2].is_gone = True
 
     for _ in range(5):
@@ -388,7 +389,7 @@ def test_everybody_is_woken_although_some_have_gone_before_and_some_go_as_they_a
 
 def test_the_next_is_woken_only_when_the_one_before_is_awake() -> None:
     waiters = [Waiter() for _ in range(3)]
-    others = iter(waiters)
+    others = deque(waiters)
 
     wake_next(others)
 
@@ -408,6 +409,71 @@ def test_threads_that_ask_again_and_again_are_all_answered() -> None:
 
     assert told == [[KEPT] * 100] * 16
     assert sum(recorder.batches) == 1600
+
+
+def test_a_few_threads_wait_for_the_batch_under_way_unless_it_takes_long() -> None:
+    """As on a loop: nobody waits long for somebody else's locked row."""
+    gates: dict[int, threading.Event] = {size: threading.Event() for size in (1, 2, 10)}
+    sent: list[int] = []
+
+    def gated(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        sent.append(len(batch))
+        gates[len(batch)].wait(10)
+        return [KEPT for _ in batch]
+
+    # With a single carrier, the first of all is on a lane of its own while ten gather behind it.
+    gathering: Gathering[Waiter] = Gathering(lanes=1, is_shared_out=False)
+    batcher = BlockingBatcher(gated, gathering)
+    with ThreadPoolExecutor(max_workers=13) as pool:
+        first = pool.submit(batcher.apply, claim(0))
+        until(lambda: sent == [1])
+        ten = [pool.submit(batcher.apply, claim(number)) for number in range(1, 11)]
+        until(lambda: gathering.waiting == 10)
+        gathering._lanes = 2  # From now on there is room for another.
+        gates[1].set()
+        until(lambda: sent == [1, 10])
+        few = [pool.submit(batcher.apply, claim(number)) for number in (11, 12)]
+
+        until(lambda: sum(sent) == 13)
+        for gate in gates.values():
+            gate.set()
+        assert [each.result(10) for each in (first, *ten, *few)] == [KEPT] * 13
+    batcher.close()
+
+
+def test_two_batches_are_under_way_at_the_same_time_where_the_store_can() -> None:
+    together = threading.Barrier(2)
+
+    def meeting(batch: Sequence[Verb]) -> Sequence[Answer | Locked]:
+        together.wait(10)
+        return [KEPT for _ in batch]
+
+    batcher = BlockingBatcher(meeting)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        futures = [pool.submit(batcher.apply, claim(number)) for number in range(2)]
+
+        assert [future.result(20) for future in futures] == [KEPT] * 2
+    batcher.close()
+
+
+def test_whoever_asks_after_closing_is_answered_all_the_same() -> None:
+    recorder = Recorder()
+    batcher = BlockingBatcher(recorder)
+    ask_together(batcher, 8)
+    batcher.close()
+
+    assert ask_together(batcher, 8) == [KEPT] * 8
+
+
+def ask_together(batcher: BlockingBatcher, callers: int) -> list[Answer | Locked]:
+    ready = threading.Barrier(callers)
+
+    def ask(number: int) -> Answer | Locked:
+        ready.wait(10)
+        return batcher.apply(claim(number))
+
+    with ThreadPoolExecutor(max_workers=callers) as pool:
+        return [future.result(10) for future in [pool.submit(ask, number) for number in range(callers)]]
 
 
 def test_closing_answers_whoever_waits_and_ends_the_thread() -> None:

@@ -15,6 +15,7 @@ from nebis.flows.request import Finished
 from nebis.ports.store import AsyncSessions
 from nebis.runtime.async_batcher import AsyncBatcher
 from nebis.runtime.async_turn import AsyncTurn
+from nebis.runtime.driven_turn import DrivenTurn
 from nebis.runtime.entropy import draw
 from nebis.runtime.eventloop import AsyncWorld
 from tests.flows.specimens import request_of
@@ -32,7 +33,7 @@ def is_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 among_others = pytest.mark.parametrize("is_alone", ["among others"], indirect=True)
-"""Where callers wait for their claims themselves."""
+"""Where requests wait for batches that others carry."""
 
 
 class Gate:
@@ -75,7 +76,21 @@ class Play:
         return "done"
 
     def call(self) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.world.run(execute(self.request), self.handler))
+        async def caller() -> object:
+            return await self.world.run(execute(self.request), self.handler)
+
+        return asyncio.create_task(caller())
+
+    def as_it_is_answered(self, act: Callable[[DrivenTurn[Any]], object]) -> None:
+        """Do something in the same breath in which the only turn gets its next answer, right after that."""
+        [turn] = self.world.under_way
+        usual = turn.set_result
+
+        def answered(answer: Any) -> None:
+            usual(answer)
+            act(turn)
+
+        turn.set_result = answered  # type: ignore[method-assign]  # Of this turn alone.
 
     @property
     def stored(self) -> Record:
@@ -102,7 +117,7 @@ async def cancelled(caller: asyncio.Task[Any]) -> None:
         await caller
 
 
-def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed(is_alone: bool) -> None:
+def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed() -> None:
     async def scenario(play: Play) -> None:
         caller = play.call()
         await play.gate.is_asked.wait()
@@ -115,11 +130,7 @@ def test_an_attempt_goes_on_whose_caller_was_cancelled_while_it_claimed(is_alone
 
     assert play.runs == 1
     assert play.stored.state is State.COMPLETED
-    if is_alone:  # Its caller waited for the attempt, which claimed by itself.
-        assert play.verbs == [Claim, Complete]
-    else:  # The very same claim again, which the store recognised.
-        assert play.verbs == [Claim, Claim, Complete]
-        assert play.store.batches[0] == play.store.batches[1]
+    assert play.verbs == [Claim, Complete]
 
 
 @among_others
@@ -127,8 +138,7 @@ def test_an_attempt_goes_on_whose_caller_was_cancelled_as_its_claim_was_answered
     async def scenario(play: Play) -> None:
         caller = play.call()
         await play.gate.is_asked.wait()
-        [waiter] = play.world._claiming
-        waiter.add_done_callback(lambda _: caller.cancel())
+        play.as_it_is_answered(lambda _: caller.cancel())
         play.gate.opened.set()
         play.may_end.set()
         with pytest.raises(asyncio.CancelledError):
@@ -162,7 +172,7 @@ def test_a_caller_that_is_cancelled_while_it_waits_for_the_outcome_is_only_detac
 
 @among_others
 def test_a_replay_is_answered_without_a_task() -> None:
-    tasks: set[asyncio.Task[Any]] = set()
+    tasks: list[asyncio.Task[None] | None] = []
 
     async def scenario(play: Play) -> None:
         play.gate.opened.set()
@@ -172,7 +182,7 @@ def test_a_replay_is_answered_without_a_task() -> None:
         play.gate.is_asked.clear()
         caller = play.call()
         await play.gate.is_asked.wait()
-        tasks.update(play.world._tasks)
+        tasks.extend(turn.task for turn in play.world.under_way)
         play.gate.opened.set()
         ending = await caller
         assert isinstance(ending, Finished)
@@ -180,7 +190,7 @@ def test_a_replay_is_answered_without_a_task() -> None:
         await play.world.close()
 
     assert played(scenario).runs == 1
-    assert not tasks
+    assert tasks == [None]
 
 
 def test_the_end_of_the_process_waits_for_a_claim_and_for_the_attempt_that_it_begins() -> None:
@@ -208,7 +218,7 @@ def test_a_claim_that_is_not_answered_in_time_is_not_attempted_when_the_process_
             await caller
         play.gate.opened.set()
         await closing
-        assert not play.world._tasks
+        assert not play.world.under_way
 
     play = played(scenario)
 
@@ -221,8 +231,8 @@ def test_a_claim_that_is_answered_as_the_process_ends_is_not_attempted() -> None
     async def scenario(play: Play) -> None:
         caller = play.call()
         await play.gate.is_asked.wait()
-        # Before the caller hears of its answer, everything is over.
-        play.world._is_over = True
+        # Before the turn hears of its answer, everything is over.
+        await play.world._end_all()
         play.gate.opened.set()
         with pytest.raises(asyncio.CancelledError):
             await caller
@@ -236,15 +246,21 @@ def test_an_attempt_that_is_ended_before_its_first_step_leaves_nobody_waiting() 
     async def scenario(play: Play) -> None:
         caller = play.call()
         await play.gate.is_asked.wait()
-        [waiter] = play.world._claiming
-        # Called right after the caller made the task, which has not had its turn yet.
-        waiter.add_done_callback(lambda _: [task.cancel() for task in play.world._tasks])
+        is_cancelled = asyncio.Event()
+
+        def cancel_unbegun(turn: DrivenTurn[Any]) -> None:
+            # Called right after the task was made, which has not had its turn yet.
+            assert turn.task is not None
+            turn.task.cancel()
+            is_cancelled.set()
+
+        play.as_it_is_answered(cancel_unbegun)
         play.gate.opened.set()
-        await asyncio.wait_for(asyncio.shield(waiter), PATIENCE_SECONDS)
+        await is_cancelled.wait()
         await play.world.close()
         with pytest.raises(asyncio.CancelledError):
             await caller
-        assert not play.world._tasks
+        assert not play.world.under_way
 
     assert played(scenario).runs == 0
 

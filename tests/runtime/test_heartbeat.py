@@ -8,7 +8,7 @@ import pytest
 
 from nebis import Opaque
 from nebis.core.answers import Kept, Refusal
-from nebis.core.record import Outcome, OutcomeKind, Record, State
+from nebis.core.record import Nonce, Outcome, OutcomeKind, Record, State
 from nebis.core.verbs import Complete, Release, Renew, Suspend, Verb, identity_of
 from nebis.ports.store import BlockingSessions, IndefiniteFailure
 from nebis.runtime import heartbeat as module
@@ -130,7 +130,9 @@ def test_claim_in_doubt_is_not_lost(beating: Beating) -> None:
     record = beating.claim("doubted", opaque=True)
     beating.pass_a_lease()
     drawn = record.record_id
-    beating.store.applied(request_of(declaration(Opaque), key="doubted-0123456789abcdef").claim(drawn, b"x" * 16))
+    beating.store.applied(
+        request_of(declaration(Opaque), key="doubted-0123456789abcdef").claim(drawn, Nonce(b"x" * 16))
+    )
     assert beating.store.stored(record.identity).state is State.IN_DOUBT
     watch = beating.watch(record)
 

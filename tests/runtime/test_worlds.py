@@ -266,7 +266,7 @@ def test_cancelled_caller_is_only_detached() -> None:
             await may_end.wait()
             return "done"
 
-        caller = asyncio.create_task(world.run(execute(request), handler))
+        caller = asyncio.ensure_future(world.run(execute(request), handler))
         await started.wait()
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -293,7 +293,7 @@ def test_detached_attempt_that_fails_is_not_reported_as_a_lost_exception(caplog:
             await may_end.wait()
             raise LookupError("nobody listens")
 
-        caller = asyncio.create_task(world.run(execute(request), handler))
+        caller = asyncio.ensure_future(world.run(execute(request), handler))
         await started.wait()
         caller.cancel()
         may_end.set()
@@ -410,9 +410,10 @@ def test_attempt_cancelled_with_its_loop_releases_nothing() -> None:
             await asyncio.Event().wait()
             return "never"
 
-        caller = asyncio.create_task(world.run(execute(request), handler))
+        caller = asyncio.ensure_future(world.run(execute(request), handler))
         await started.wait()
-        [task] = world._tasks
+        [task] = [turn.task for turn in world.under_way]
+        assert task is not None
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
@@ -434,7 +435,7 @@ def test_asyncio_waiter_is_woken_by_the_end_of_its_twin() -> None:
         async def never(record: Record, turn: AsyncTurn) -> object:
             raise AssertionError("a waiter must not run")
 
-        waiter = asyncio.create_task(world.run(execute(request), never))
+        waiter = asyncio.ensure_future(world.run(execute(request), never))
         await asyncio.to_thread(store.wait_for, lambda batch: isinstance(batch[0], Claim), 3)
         await world.apply(completes(owner, request, "done"))
         ending = await waiter
@@ -456,7 +457,7 @@ def test_asyncio_waiter_above_the_limit_is_told_to_come_back() -> None:
         async def never(record: Record, turn: AsyncTurn) -> object:
             raise AssertionError("a waiter must not run")
 
-        waiters = [asyncio.create_task(world.run(execute(request), never)) for _ in range(20)]
+        waiters = [asyncio.ensure_future(world.run(execute(request), never)) for _ in range(20)]
         done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         assert done
         await world.apply(completes(owner, request, "done"))

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from nebis.core.record import EffectsMode, Fence, Nonce, Outcome, OutcomeKind, Ownership, RecordId, Retention
-from nebis.core.verbs import Claim, Complete, Renew
+from nebis.core.verbs import Claim, Complete, Renew, Terms
 
 
 def claim(number: int, *, operation: str = "pay") -> Claim:
@@ -12,13 +12,15 @@ def claim(number: int, *, operation: str = "pay") -> Claim:
         record_id=RecordId(UUID(int=number)),
         nonce=Nonce(number.to_bytes(16, "big")),
         tenant="acct_1",
-        scope=operation,
-        operation=operation,
         key=str(number),
         fingerprints=((1, bytes(32)),),
-        mode=EffectsMode.LOCAL,
-        lease_us=30_000_000,
-        retention=Retention(outcome_us=1, metadata_us=1),
+        terms=Terms(
+            scope=operation,
+            operation=operation,
+            mode=EffectsMode.LOCAL,
+            lease_us=30_000_000,
+            retention=Retention(outcome_us=1, metadata_us=1),
+        ),
     )
 
 

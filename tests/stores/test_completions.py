@@ -101,7 +101,8 @@ def test_whoever_waits_is_woken_by_the_completion_and_nobody_else(
     is_beside_a_held_row: bool,
 ) -> None:
     ends = begun(store, sessions, 1, 2, 3)
-    waiting = replace(claim(2), nonce=claim(7).nonce, record_id=claim(7).record_id, will_wait=True)
+    terms = replace(claim(2).terms, will_wait=True)
+    waiting = replace(claim(2), nonce=claim(7).nonce, record_id=claim(7).record_id, terms=terms)
     [running] = sessions.run(store.apply([waiting]))
     assert isinstance(running, Running)
 

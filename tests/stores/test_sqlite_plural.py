@@ -11,8 +11,9 @@ from nebis.core.answers import Granted, Kept
 from nebis.core.record import Ownership, State
 from nebis.core.verbs import Verb
 from nebis.ports.store import BlockingBackend, Spoilt
-from nebis.stores.sql.asks import Query, Statement
+from nebis.stores.sql.asks import Query, Statement, in_transaction
 from nebis.stores.sql.dialect import sqlite_dialect
+from nebis.stores.sql.members import claiming_all
 from nebis.stores.sql.sqlite.connection import open_connection
 from nebis.stores.sql.sqlite.journal import chosen_journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
@@ -148,19 +149,28 @@ def test_members_may_come_as_columns(backend: BlockingBackend, tmp_path: Path) -
     connection.close()
 
 
-def test_columns_are_given_places_where_they_bring_none() -> None:
-    asked: list[Sequence[Any]] = []
+def test_columns_are_given_places_where_they_bring_none(backend: BlockingBackend) -> None:
+    members = claiming_all([claim(str(place)) for place in range(3)])
+    assert "position" not in members.by_name
 
-    def run(_: str, values: Sequence[Any]) -> tuple[list[tuple[object, ...]], int]:
-        asked.append(values)
-        return [(b"x", 1, 1)], 1
+    rows = performed(backend, Query(STATEMENTS.claim, {"now": START_US}, members))
 
-    names = [name for name in STATEMENTS.claim.parameters if name not in {"now", "last_fence", "position"}]
-    members = Columns(**{name: list("ab") for name in names})
+    assert rows == [(identity, place, START_US) for place, identity in enumerate(members.by_name["identity"], start=1)]
 
-    assert run_plural(Query(STATEMENTS.claim, {"now": 1}, members), run, is_locked=False) == [(b"x", 1, 1)] * 2
 
-    assert [2 in values for values in asked] == [False, True]
+@pytest.mark.parametrize("now", [None, START_US])
+def test_what_many_claims_are_told_is_what_is_stored(backend: BlockingBackend, now: int | None) -> None:
+    """Nobody reads it back: the fences and the time of many are known before they are written."""
+    members = claiming_all([claim(str(place)) for place in range(5)])
+    performed(backend, Query(STATEMENTS.claim, {"now": now}, members[1:2]))
+
+    rows = performed(backend, Query(STATEMENTS.claim, {"now": now}, members))
+
+    with sqlite3.connect(_path(backend)) as connection:
+        stored = connection.execute("SELECT identity, fence, created_at FROM nebis_record WHERE key <> '1'").fetchall()
+    connection.close()
+    assert len(rows) == 4
+    assert sorted(rows) == sorted(stored)
 
 
 def test_bodies_are_weighed_in_either_shape() -> None:
@@ -171,7 +181,7 @@ def test_bodies_are_weighed_in_either_shape() -> None:
 
 
 @pytest.mark.parametrize("statement", [STATEMENTS.claim, STATEMENTS.complete, STATEMENTS.read], ids=lambda it: it.name)
-def test_no_list_makes_sqlite_read_the_whole_table(backend: BlockingBackend, statement: Statement) -> None:
+def test_no_statement_makes_sqlite_read_the_whole_table(backend: BlockingBackend, statement: Statement) -> None:
     """Whatever it was told about the table when that was small."""
     plans: list[str] = []
     with sqlite3.connect(_path(backend)) as connection:
@@ -180,18 +190,25 @@ def test_no_list_makes_sqlite_read_the_whole_table(backend: BlockingBackend, sta
     connection.close()
     connection = sqlite3.connect(_path(backend))
 
-    def run(text: str, values: Sequence[Any]) -> tuple[list[tuple[object, ...]], int]:
-        if "member" in text:
-            plans.extend(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values))
-        return [(1, 1)], 0
+    def execute(text: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        plans.extend(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values))
+        return connection.execute("SELECT 1, 1 WHERE FALSE")
+
+    def fetch(text: str, values: Sequence[Any]) -> list[Any]:
+        execute(text, values)
+        return [(1, 1)] if not statement.positional.startswith("SELECT") else []
 
     for number in NUMBERS:
         members = [dict.fromkeys(statement.parameters, place) for place in range(number)]
-        run_plural(Query(statement, {"now": 1}, members), run, is_locked=True)
+        run_plural(Query(statement, {"now": 1}, members), execute, fetch)
     connection.close()
 
     assert plans
     assert not [plan for plan in plans if (plan.startswith("SCAN") and "nebis_record" in plan) or "SCAN record" in plan]
+
+
+def performed(backend: BlockingBackend, query: Query) -> list[tuple[Any, ...]]:
+    return backend.sessions.run(in_transaction(iter(query)))
 
 
 def _path(backend: BlockingBackend) -> Path:

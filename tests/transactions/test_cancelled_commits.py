@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nebis import AsyncAttempt
-from nebis.aio import AsyncOpenAttempt
+from nebis.async_attempt import AsyncOpenAttempt
 from tests.transactions.scenes import Books, Scene, finish, pay, perform_async
 from tests.transactions.shops import AsyncShop, open_shop
 

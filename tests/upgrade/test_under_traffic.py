@@ -15,7 +15,11 @@ from tests.upgrade.older_code import opened_by_older_code
 
 REQUESTS_PER_SECOND = 200
 THREADS = 8
-APPLIED = "applied 0002_counters_and_attempts\napplied 0003_people\napplied 0004_messages\napplied 0005_velocity\n"
+NAMES = (
+    *("0002_counters_and_attempts", "0003_people", "0004_messages", "0005_velocity", "0006_ids_that_lead"),
+    "0007_plain_checks",
+)
+APPLIED = "".join(f"applied {name}\n" for name in NAMES)
 
 
 @dataclass(frozen=True)

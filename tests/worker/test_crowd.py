@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,8 @@ def lapsed(nebis: Nebis, operation: str, number: int, *, command: bytes | None =
     request = pay.call(nebis.opened()[1], key=key, tenant="acct_1", command=key)
     drawn = draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
-    changes = {} if command is None else {"command": command}
-    return Claim(**{**{name: getattr(claim, name) for name in Claim.__slots__}, "operation": operation, **changes})
+    terms = replace(claim.terms, operation=operation)
+    return replace(claim, terms=terms, command=claim.command if command is None else command)
 
 
 def fill(nebis: Nebis) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 from nebis import AsyncNebis, Local, Nebis
 from nebis.core.envelope import seal
 from nebis.core.record import EffectsMode, State
-from nebis.core.verbs import Claim
 from nebis.declaration import Declaration
 from nebis.policy import Opaque, hours
 from nebis.ports.store import DefiniteFailure, Scan
@@ -100,7 +100,7 @@ def _lapse(nebis: Nebis, declared: Declaration[str, str] | Subject, age: timedel
     )
     drawn = draw()
     claim = request.claim(drawn.record_id, drawn.nonce)
-    renamed = Claim(**{**{field: getattr(claim, field) for field in Claim.__slots__}, "operation": name})
+    renamed = replace(claim, terms=replace(claim.terms, operation=name))
     now = backend.sessions.run(backend.store.clock())
     backend.sessions.run(backend.store.apply([renamed], now=now + age // timedelta(microseconds=1)))
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from nebis.core.quick import maker
-from nebis.core.record import Effect, Record
+from nebis.core.record import Effect, Record, Told
 
 
 class Grant(StrEnum):
@@ -67,7 +67,7 @@ make_granted: Final = maker(Granted)
 class Replay:
     """The stored outcome of the same command."""
 
-    record: Record
+    record: Record | Told
 
 
 make_replay: Final = maker(Replay)

@@ -99,6 +99,8 @@ def spelled_integer(value: int) -> str:
     if value.bit_length() > LONGEST_INTEGER_BITS:
         raise BodyRefused(f"an integer has more than {LONGEST_INTEGER_BITS} bits")
     written = str(value)
+    if written[-1] != "0":
+        return f"{written}e0"
     significant = written.rstrip("0")
     return f"{significant}e{len(written) - len(significant)}" if value else "0"
 

@@ -40,17 +40,18 @@ _REPLAY: Final = Edge.CLAIM_REPLAY
 def first_life(claim: Claim, now: int, fence: Fence) -> Record:
     """Return the record that a granted claim begins. A store's own insert must write exactly this."""
     version, fingerprint = claim.fingerprints[0]
-    expires_at = now + claim.retention.outcome_us
-    forget_at = expires_at + claim.retention.metadata_us
-    lease_until = now + claim.lease_us
-    is_dirty = claim.mode is _OPAQUE
+    terms = claim.terms
+    expires_at = now + terms.retention.outcome_us
+    forget_at = expires_at + terms.retention.metadata_us
+    lease_until = now + terms.lease_us
+    is_dirty = terms.mode is _OPAQUE
     attempts, recoveries, is_awaited = 1, 0, False
     completed_at = doubt_since = doubt_reason = rejection = outcome_kind = outcome = resource = None
     # By position, as the fields of a record stand: every new key comes through here.
     # fmt: off
     return make_record(
-        claim.identity, claim.record_id, claim.tenant, claim.scope, claim.operation, claim.key, fingerprint, version,
-        claim.mode, _IN_PROGRESS, fence, claim.nonce, lease_until, attempts, recoveries, is_dirty, is_awaited,
+        claim.identity, claim.record_id, claim.tenant, terms.scope, terms.operation, claim.key, fingerprint, version,
+        terms.mode, _IN_PROGRESS, fence, claim.nonce, lease_until, attempts, recoveries, is_dirty, is_awaited,
         now, completed_at, expires_at, forget_at, doubt_since, doubt_reason, rejection, outcome_kind,
         outcome, resource, claim.command, (),
     )

@@ -7,16 +7,15 @@ SEC34).
 
 from __future__ import annotations
 
-import json
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from json.scanner import make_scanner
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 from nebis.core.codec_annotation import AnnotationReader, unresolved
 from nebis.core.codec_model import Model
-from nebis.core.codec_shape import DEPTH_LIMIT, Misfit, Shape, require_json
+from nebis.core.codec_shape import DEPTH_LIMIT, NOTHING, JsonValue, Misfit, Shape, Table, require_json
+from nebis.core.jsontext import JsonText, json_text, read_by_standard
 from nebis.errors import ConfigError, RecordCorrupt, ResultUnstorable
 
 T = TypeVar("T")
@@ -31,20 +30,39 @@ class Codec(Generic[T]):
     is_recursive: bool = False
     lenient: Shape | None = None
     """The same shape, but for fields that the type no longer has; None where there is no difference."""
+    text: JsonText | None = field(default=None, repr=False, compare=False)
+    """How JSON is written and read; chosen when it is first needed."""
     _is_model: bool = field(init=False, repr=False, compare=False)
+    _flat: frozenset[type] = field(init=False, repr=False, compare=False)
+    """If the type is a dict with any text as names: the classes of values that are their own stored form."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_is_model", isinstance(self.shape, Model))
+        object.__setattr__(self, "_flat", self.shape.flat if isinstance(self.shape, Table | JsonValue) else NOTHING)
+        assert float not in self._flat  # What was only glanced at may have an integer for one.
+
+    def _chosen_text(self) -> JsonText:
+        text = json_text()
+        object.__setattr__(self, "text", text)
+        return text
 
     def encode(self, value: T) -> bytes:
         """Return compact JSON, or raise `ResultUnstorable` for a value that does not fit its annotation."""
+        text = self.text or self._chosen_text()
         try:
+            # Most values are like this, and nothing is to be done with them but to write them.
+            given: Any = value
+            if self._flat and type(given) is dict and self._flat.issuperset(map(type, given.values())):
+                try:
+                    return text.write_flat(given)
+                except TypeError:
+                    pass  # It has a name that is no text, or something to be written in a slower way.
             if self._is_model:
                 return cast("Model", self.shape).encode(value)
             raw = self.shape.plain(value)
             if self.is_recursive:
                 require_json(raw)
-            return "".join(_write(raw, 0)).encode()
+            return text.write(raw)
         except Misfit as misfit:
             detail = str(misfit)
         except UnicodeEncodeError:
@@ -68,12 +86,20 @@ class Codec(Generic[T]):
         return self._restored(self.lenient or self.shape, data)
 
     def _restored(self, shape: Shape, data: bytes) -> T:
+        text = self.text or self._chosen_text()
         value: T
         try:
             if self._is_model:
                 value = cast("Model", shape).decode(data)
             else:
-                raw = _parsed(data)
+                try:
+                    raw = text.glance(data)
+                except ValueError:
+                    raw = read_by_standard(data)
+                # Nobody else has what was just read, so that it need not be copied; all its names are text.
+                if self._flat and type(raw) is dict and self._flat.issuperset(map(type, raw.values())):
+                    return raw  # type: ignore[return-value]  # Such a dict is what `plain` lets pass.
+                raw = text.settle(raw, data)
                 if self.is_recursive:
                     require_json(raw)
                 value = shape.restore(raw)
@@ -112,42 +138,3 @@ def annotations_of(function: Callable[..., object]) -> dict[str, object]:
         return typing.get_type_hints(function, include_extras=True)
     except Exception as error:
         raise ConfigError([unresolved(function, error)]) from error
-
-
-def _parsed(data: bytes) -> Any:
-    text = data.decode()
-    # The scanner alone, without a look for white space on both sides: there is none in what we write.
-    try:
-        raw, end = _scan(text, 0)
-    except (StopIteration, ValueError):
-        end = -1
-    if end != len(text):
-        raw = _DECODER.decode(text)
-    # We never write a surrogate as an escape; whoever did may have left half of a pair, which no text may hold.
-    if "\\u" in text and ("\\ud" in text or "\\uD" in text):
-        json.dumps(raw, ensure_ascii=False).encode()
-    return raw
-
-
-def _no_constant(_: str) -> NoReturn:
-    raise ValueError("NaN and infinity are not JSON")
-
-
-_Write: TypeAlias = Callable[[Any, int], Iterable[str]]
-
-
-def _writer(make: Callable[..., _Write] | None) -> _Write:
-    """Return what writes a value as parts of text, made once: `JSONEncoder.encode` makes a new one for each value.
-
-    It does not look out for a value that contains itself: no shape lets one through.
-    """
-    usual = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    if make is None:  # An interpreter without the C half of `json`.
-        return lambda value, _: usual.iterencode(value)
-    sort_keys = skipkeys = allow_nan = False
-    return make(None, usual.default, json.encoder.encode_basestring, None, ":", ",", sort_keys, skipkeys, allow_nan)
-
-
-_write = _writer(json.encoder.c_make_encoder)  # type: ignore[attr-defined]  # It is there, None without the C half.
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
-_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # Its stub names itself as what it reads its hooks from.

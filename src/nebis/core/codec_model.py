@@ -6,6 +6,7 @@ Neither library is imported before a class of it is met: `import nebis` loads no
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -42,7 +43,7 @@ class Model:
         return self.cls.__hash__ is not None
 
     def plain(self, value: Any) -> Any:
-        return json.loads(self.encode(value))
+        return json.loads(self.encode(value), parse_float=_finite, parse_constant=_finite)
 
     def restore(self, raw: Any) -> Any:
         return self.decode(json.dumps(raw, allow_nan=False).encode())
@@ -64,6 +65,14 @@ class Model:
             return self.load(data)
         except Exception as error:  # noqa: BLE001 - Validators are the user's and may raise anything.
             raise Misfit(f"not a stored {self.name} ({type(error).__name__})") from None
+
+
+def _finite(spelled: str) -> float:
+    """Read a number of a model, which may write NaN and infinity; inside of a value of ours they have no form."""
+    number = float(spelled)
+    if not math.isfinite(number):
+        raise Misfit("NaN and infinity have no JSON form")
+    return number
 
 
 class ModelRefused(Exception):

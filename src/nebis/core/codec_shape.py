@@ -269,6 +269,11 @@ class Table:
         object.__setattr__(self, "_has_any_text", self.key.verbatim == _TEXT)
 
     @property
+    def flat(self) -> frozenset[type]:
+        """Name the classes of items with which any dict is its own plain form, whatever the text of its keys."""
+        return self.item.verbatim if self._has_any_text else NOTHING
+
+    @property
     def name(self) -> str:
         return f"dict[{self.key.name}, {self.item.name}]"
 
@@ -345,6 +350,11 @@ class JsonValue:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "verbatim", _PLAIN_JSON if self.cls is None else NOTHING)
+
+    @property
+    def flat(self) -> frozenset[type]:
+        """Name the same as a `Table` does."""
+        return NOTHING if self.cls is list else _PLAIN_JSON
 
     @property
     def name(self) -> str:

@@ -41,7 +41,8 @@ def _after(header: bytes) -> hashlib.blake2b:
 _AS_IT_IS: Final = bytes((_VERSION_1, 0))
 _PACKED: Final = bytes((_VERSION_1, _COMPRESSED))
 # The checksum of what we write, with its header read already.
-_BEGUN: Final = {header: _after(header) for header in (_AS_IT_IS, _PACKED)}
+_BEGUN: Final = _after(_AS_IT_IS)
+_BEGUN_PACKED: Final = _after(_PACKED)
 
 
 def seal(body: bytes, *, compress: bool = True) -> bytes:
@@ -50,14 +51,14 @@ def seal(body: bytes, *, compress: bool = True) -> bytes:
     Pass `compress=False` for a body that mixes a secret with text chosen by its caller: its stored length would
     otherwise tell something about the secret (SEC18).
     """
-    header, payload = _AS_IT_IS, body
+    header, begun, payload = _AS_IT_IS, _BEGUN, body
     if compress and len(body) > _COMPRESSION_FLOOR_BYTES:
         packed = zlib.compress(body)
         if len(packed) * 100 <= len(body) * _WORTHWHILE_PERCENT:
-            header, payload = _PACKED, packed
-    digest = _BEGUN[header].copy()
+            header, begun, payload = _PACKED, _BEGUN_PACKED, packed
+    digest = begun.copy()
     digest.update(payload)
-    return b"".join((header, digest.digest(), payload))
+    return header + digest.digest() + payload
 
 
 def unseal(envelope: bytes, *, limit_bytes: int) -> bytes:
@@ -68,7 +69,7 @@ def unseal(envelope: bytes, *, limit_bytes: int) -> bytes:
     # Nearly every body is whole and as it was; any other is read again, to say what is wrong with it.
     if envelope[:_HEADER_BYTES] == _AS_IT_IS and len(envelope) - _PAYLOAD_START <= limit_bytes:
         payload = envelope[_PAYLOAD_START:]
-        digest = _BEGUN[_AS_IT_IS].copy()
+        digest = _BEGUN.copy()
         digest.update(payload)
         if digest.digest() == envelope[_HEADER_BYTES:_PAYLOAD_START]:
             return payload

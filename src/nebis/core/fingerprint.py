@@ -11,7 +11,7 @@ from typing import Final, Literal, NewType, TypeAlias
 from nebis.core.canonical import canonical
 from nebis.core.jsonform import json_form
 from nebis.core.plain import Fields, plain
-from nebis.core.secret import Keyring, Purpose, Secret, framed, text_bytes
+from nebis.core.secret import Begun, Keyring, Purpose, Secret, framed, text_bytes
 from nebis.errors import SchemaMismatch
 
 _PURPOSE: Final = Purpose.FINGERPRINT
@@ -90,12 +90,7 @@ def _message(
     api_version: str,
 ) -> bytes:
     """Frame all parts as `secret.sign` does, without framing again what is alike in most requests."""
-    if isinstance(command, _RAW):
-        start, form = _START_RAW, bytes(command)
-    else:
-        fields = None if rule.include is None and not rule.exclude else rule.fields
-        found = json_form(command) if fields is None else None
-        start, form = _START_TREE, canonical(plain(command, fields=fields)) if found is None else found
+    start, form = _counted(rule, command)
     headers, query = pairs
     rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else _NOTHING_ELSE
     size = len(form)
@@ -111,6 +106,16 @@ def _message(
     )
 
 
+def _counted(rule: FingerprintRule, command: object) -> tuple[bytes, bytes]:
+    """Give what of a command counts, as bytes, behind what says which kind of bytes they are."""
+    if isinstance(command, _RAW):
+        return _START_RAW, bytes(command)
+    if rule.include is None and not rule.exclude:
+        form = json_form(command)
+        return _START_TREE, canonical(plain(command)) if form is None else form
+    return _START_TREE, canonical(plain(command, fields=rule.fields))
+
+
 _NOTHING_ELSE: Final = framed(framed(), framed())
 _RAW: Final = (bytes, bytearray, memoryview)
 # What a command begins with: the body of a request as it came, or a tree in canonical form.
@@ -122,6 +127,16 @@ _START_TREE: Final = framed(b"tree")
 def _head(version: int, operation: str, api_version: str) -> bytes:
     """Frame what is the same for all requests of an operation."""
     return framed(b"nebis/fingerprint/1", version.to_bytes(2, "big"), text_bytes(operation), text_bytes(api_version))
+
+
+def _before(size: int) -> bytes:
+    """Frame what stands between the head and a tree whose form has so many bytes."""
+    return (len(_START_TREE) + 8 + size).to_bytes(8, "big") + _START_TREE + size.to_bytes(8, "big")
+
+
+_BEFORE: Final = tuple(_before(size) for size in range(2048))
+"""The same for the usual sizes, framed already."""
+_FRAMED: Final = len(_BEFORE)
 
 
 def matches(one: Fingerprint, other: Fingerprint) -> bool:
@@ -178,6 +193,43 @@ class FingerprintVersions:
                 signed = Fingerprint(secret.sign_framed(_PURPOSE, message))
                 made.append((secret.number << 8 | version, signed))
         return tuple(made)
+
+
+class Fingerprinting:
+    """The rules of one operation under the secrets of a process, with all done that is the same for every request."""
+
+    __slots__ = ("_begun", "_number", "_operation", "_secrets", "_versions")
+
+    def __init__(self, versions: FingerprintVersions, keyring: Keyring, *, operation: str) -> None:
+        self._versions, self._secrets, self._operation = versions, keyring, operation
+        self._begun: Begun[Fingerprint] | None = None
+        """The beginning of every message, where one rule that counts everything is used under one secret: mostly."""
+        rule, secret = versions.newest, keyring.newest
+        self._number = stored_version(secret, rule)
+        is_plain = rule.include is None and not rule.exclude and not rule.headers
+        if len(versions.rules) == len(keyring.secrets) == 1 and is_plain:
+            self._begun = secret.begun(_PURPOSE, _head(rule.version, operation, ""))
+
+    def of(
+        self, command: object, headers: Pairs = (), query: Pairs = (), api_version: str = ""
+    ) -> tuple[tuple[int, Fingerprint], ...]:
+        """Give what `FingerprintVersions.fingerprints` gives."""
+        if self._begun is not None and not query and not api_version:
+            form = json_form(command)
+            if form is None and not isinstance(command, _RAW):
+                form = canonical(plain(command))
+            if form is not None:
+                size = len(form)
+                before = _BEFORE[size] if size < _FRAMED else _before(size)
+                return ((self._number, self._begun.sign(before + form + _NOTHING_ELSE)),)
+        return self._versions.fingerprints(
+            self._secrets,
+            operation=self._operation,
+            command=command,
+            headers=headers,
+            query=query,
+            api_version=api_version,
+        )
 
 
 def stored_version(secret: Secret, rule: FingerprintRule) -> int:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NewType, assert_never
 
-from nebis.core.keygrammar import Key
-from nebis.core.secret import Purpose, Secret, framed, text_bytes
+from nebis.core.keygrammar import LONGEST_KEY, Key
+from nebis.core.secret import Begun, Purpose, Secret, framed, text_bytes
 
 _PURPOSE: Final = Purpose.IDENTITY
 """Looked up once: every request is signed for it."""
+_SIZES: Final = tuple(size.to_bytes(8, "big") for size in range(LONGEST_KEY + 1))
+"""How `framed` spells the size of a key."""
 Identity = NewType("Identity", bytes)
 """32 bytes; without the secret neither the tenant nor the key can be guessed from them (SEC01)."""
 
@@ -56,16 +58,26 @@ def scope_name(scope: Scope, *, operation: str) -> str:
 
 def identity(secret: Secret, *, tenant: str, scope: str, key: Key) -> Identity:
     """Identify a key within its tenant and scope (I12); an empty tenant is refused, as it would be everybody's."""
-    if not tenant:
-        raise ValueError("The tenant is empty; take it from verified authentication, or name one for all callers.")
     name = key.encode("utf-8", "surrogatepass")
     # The same as `secret.sign` of the four parts, without framing again what is alike in most requests.
     message = b"".join((_place(tenant, scope), len(name).to_bytes(8, "big"), name))
     return Identity(secret.sign_framed(_PURPOSE, message))
 
 
+def begun_identity(secret: Secret, *, tenant: str, scope: str) -> Begun[Identity]:
+    """Begin what is the same for all keys of a tenant in one scope, to be ended by `identity_within`."""
+    return secret.begun(_PURPOSE, _place(tenant, scope))
+
+
+def identity_within(begun: Begun[Identity], key: Key) -> Identity:
+    """Do what `identity` does for a key that `parse_key` let pass: it is ASCII, and no longer than keys may be."""
+    return begun.sign(_SIZES[len(key)] + key.encode())
+
+
 # As many as the tenants that are busy at one time; the others are framed anew.
 @lru_cache(maxsize=4096)
 def _place(tenant: str, scope: str) -> bytes:
     """Frame what is the same for all keys of a tenant in one scope."""
+    if not tenant:
+        raise ValueError("The tenant is empty; take it from verified authentication, or name one for all callers.")
     return framed(b"nebis/identity/1", text_bytes(tenant), text_bytes(scope))

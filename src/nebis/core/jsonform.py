@@ -67,7 +67,7 @@ def _form(node: Any, depth: int) -> str:
     return f"n{len(spelled)}:{spelled}"
 
 
-# Text is written where it is found, as most of what a container holds is text and a call takes longer than the writing.
+# Text and integers are written where they are found: most members are one of them, and a call takes longer.
 def _members(members: dict[Any, Any], below: int) -> str:
     if below > DEEPEST_TREE:
         raise _Unusual
@@ -81,6 +81,9 @@ def _members(members: dict[Any, Any], below: int) -> str:
         if type(node) is str:
             size = len(node)
             pairs.append(f"{begin}{name}{_SIZES[size] if size < _SPELLED else f's{size}:'}{node}")
+        elif type(node) is int:
+            spelled = spelled_integer(node)
+            pairs.append(f"{begin}{name}n{len(spelled)}:{spelled}")
         else:
             pairs.append(f"{begin}{name}{_form(node, below)}")
     pairs.sort()

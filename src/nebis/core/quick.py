@@ -34,7 +34,7 @@ def maker(cls: Callable[P, V]) -> Callable[P, V]:
     the interpreter makes such a dict for a function too, at four times the price of giving them by position.
     """
     made: Any = cls
-    make: Any = _written(made, "make", "", "self = new(Opened)", "return self")
+    make: Any = _written(made, "make", "", "self = Opened()", "return self")
     make.__defaults__, make.__kwdefaults__ = made.__init__.__defaults__, made.__init__.__kwdefaults__
     return make  # type: ignore[no-any-return]
 
@@ -47,7 +47,6 @@ def _written(cls: Any, name: str, receiver: str, begin: str, end: str = "") -> A
     opened = new_class(cls.__name__, bases, exec_body=lambda namespace: namespace.update(__slots__=cls.__slots__))
     place: dict[str, Any] = {
         "become": object.__setattr__,
-        "new": object.__new__,
         "Opened": opened,
         "Frozen": cls,
     }

@@ -265,3 +265,30 @@ class Record:
 
 
 make_record: Final = maker(Record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """All that whoever asks again is told of a completed record; a store need not read the rest of it."""
+
+    record_id: RecordId
+    operation: str
+    outcome_kind: OutcomeKind
+    outcome: bytes = field(repr=False)
+    expires_at: int
+
+    @classmethod
+    def of(cls, record: Record) -> Told:
+        """Return what is told of this record, which has an outcome."""
+        assert record.outcome_kind is not None  # I3
+        assert record.outcome is not None  # I3
+        return cls(
+            record_id=record.record_id,
+            operation=record.operation,
+            outcome_kind=record.outcome_kind,
+            outcome=record.outcome,
+            expires_at=record.expires_at,
+        )
+
+
+make_told: Final = maker(Told)

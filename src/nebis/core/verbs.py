@@ -27,27 +27,76 @@ class ExpiredPolicy(StrEnum):
     REFUSE = "refuse"
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What all claims of an operation have in common: made once, and shared by them."""
+
+    scope: str
+    operation: str
+    mode: EffectsMode
+    lease_us: int
+    retention: Retention
+    when_expired: ExpiredPolicy = ExpiredPolicy.RUN_AGAIN
+    will_wait: bool = False
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """Ask to run a command under a key, or for what became of it."""
+    """Ask to run a command under a key, or for what became of it.
+
+    Its fields may be given in their order, for the one place that every request comes through; elsewhere name them.
+    Whatever goes through many claims at once may ask each for its terms, which are most often the same.
+    """
 
     identity: bytes
     record_id: RecordId
     """Of the life that begins if this claim begins one; otherwise unused."""
     nonce: Nonce = field(repr=False)
     tenant: str = field(repr=False)
-    scope: str
-    operation: str
     key: str = field(repr=False)
     fingerprints: tuple[tuple[int, bytes], ...] = field(repr=False)
     """(version, digest), newest first: an old record is compared with the version it was made with."""
-    mode: EffectsMode
-    lease_us: int
-    retention: Retention
-    when_expired: ExpiredPolicy = ExpiredPolicy.RUN_AGAIN
-    will_wait: bool = False
+    terms: Terms
     command: bytes | None = field(default=None, repr=False)
+
+    @property
+    def scope(self) -> str:
+        """Return the scope in which the key is unique."""
+        return self.terms.scope
+
+    @property
+    def operation(self) -> str:
+        """Return the name of the operation."""
+        return self.terms.operation
+
+    @property
+    def mode(self) -> EffectsMode:
+        """Return what the operation says about its effects."""
+        return self.terms.mode
+
+    @property
+    def lease_us(self) -> int:
+        """Return how long a granted attempt owns its record without a sign of life."""
+        return self.terms.lease_us
+
+    @property
+    def retention(self) -> Retention:
+        """Return how long a life that begins now is kept."""
+        return self.terms.retention
+
+    @property
+    def when_expired(self) -> ExpiredPolicy:
+        """Return what becomes of a key that outlived its answer."""
+        return self.terms.when_expired
+
+    @property
+    def will_wait(self) -> bool:
+        """Tell whether the caller waits for a running twin, and wants to be woken."""
+        return self.terms.will_wait
+
+
+make_claim: Final = maker(Claim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
 from nebis.core.quick import maker, quick
-from nebis.core.record import Effect, Outcome, Record, RecordId, make_outcome
+from nebis.core.record import Effect, Nonce, Outcome, Record, RecordId, Told, make_outcome
 from nebis.core.velocity import Charge
 from nebis.core.verbs import Claim
 from nebis.deadline import Deadline
@@ -65,11 +65,14 @@ def reveal_nothing(_: Outcome) -> None:
 
 
 @quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Request:
-    """A command under a key, and the policy of its operation."""
+    """A command under a key, and the policy of its operation.
 
-    claim: Callable[[RecordId, bytes], Claim]
+    Its fields may be given in their order, for the one place that every request comes through; elsewhere name them.
+    """
+
+    claim: Callable[[RecordId, Nonce], Claim]
     """Makes the claim from an attempt's random marks; identity and fingerprint are already in it."""
     policy: Policy
     encode: Callable[[object], bytes] = field(repr=False)
@@ -108,6 +111,9 @@ class Request:
         return in_flight.longest.total_seconds() if isinstance(in_flight, Wait) else 0.0
 
 
+make_request: Final = maker(Request)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The one outcome of the record, as stored (I4): the first caller gets what a replay would get."""
@@ -141,7 +147,7 @@ Ending: TypeAlias = Finished | Failed | Vanished | Running | Reused | Doubtful |
 """How a request ends. Values: only façades raise."""
 
 
-def finished(record: Record, *, is_replay: bool) -> Finished:
+def finished(record: Record | Told, *, is_replay: bool) -> Finished:
     """Return the outcome of a completed record."""
     assert record.outcome_kind is not None  # I3
     assert record.outcome is not None  # I3

@@ -63,7 +63,7 @@ def _begun(claim: Claim) -> Flow[Claim]:
         raise StoreUnavailable(failure.detail) from failure
     if record is None or record.state not in _BEGUN:
         raise TokenExpired
-    return replace(claim, when_expired=ExpiredPolicy.REFUSE)
+    return replace(claim, terms=replace(claim.terms, when_expired=ExpiredPolicy.REFUSE))
 
 
 def _charge(request: Request, claim: Claim) -> Flow[None]:

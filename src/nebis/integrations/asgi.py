@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeAlias
 
-from nebis.aio import AsyncNebis, AsyncOpenAttempt
+from nebis.aio import AsyncNebis
+from nebis.async_attempt import AsyncOpenAttempt
 from nebis.core.strictjson import parse
 from nebis.errors import BodyTooLarge, ConfigError, NebisError
 from nebis.flows.request import Ending
@@ -93,9 +94,7 @@ class Passage:
     render: Callable[[Any], Exchange]
     """Makes an answer of what an endpoint returns; set by the framework's half."""
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, protection: Admission | None, end: asyncio.Future[None]
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> None:
         self.protection = protection
         self.wanted = _NO_NAMES if protection is None else protection.wanted
         """The headers that are read of this request."""
@@ -114,8 +113,8 @@ class Passage:
         """What the endpoint raised."""
         self.is_own = False
         """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
-        self.end: asyncio.Future[None] | None = end
-        """What the caller waits for; cancelled if it is gone."""
+        self.end: asyncio.Future[None] | None = None
+        """What the caller waits for while a task of ours runs; cancelled if it is gone."""
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -291,18 +290,43 @@ def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admi
     """Run a route in a task that outlives its caller, and send only what the store confirmed (I11)."""
     if scope["type"] != "http" or PASSAGE in scope:
         return app(scope, receive, send)
-    loop = asyncio.get_running_loop()
-    # As a shield does, for less: whoever cancels our caller cancels this future, never the task (F075).
-    end: asyncio.Future[None] = loop.create_future()
-    passage = Passage(scope, receive, send, protection, end)
+    return run_apart(app, scope, entered(scope, receive, send, protection))
+
+
+def entered(scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> Passage:
+    """Begin the passage of a request; whoever does so ends it by `left`, or hands it to `run_apart`."""
     # In place: a copy of the scope would hide the route from middleware outside.
-    scope[PASSAGE] = passage
+    scope[PASSAGE] = passage = Passage(scope, receive, send, protection)
     extensions = scope.get("extensions")
     if extensions:
         scope["extensions"] = {name: value for name, value in extensions.items() if name not in _PASSING_BY}
+    return passage
+
+
+def left(scope: Scope, passage: Passage) -> None:
+    """End the passage of a request.
+
+    The server's `send` knows the scope, and the passage knows both; what was raised knows the passage, by the frames
+    that it went through: circles that only the collector would find.
+    """
+    scope.pop(PASSAGE, None)
+    passage.error = passage.refusal = None
+    if passage.end is not None and not passage.end.cancelled():
+        passage.end = None  # It may get what was raised here, which knows the passage: another such circle.
+
+
+def run_apart(app: App, scope: Scope, passage: Passage, nebis: AsyncNebis | None = None) -> asyncio.Future[None]:
+    """Run a route in a task that outlives its caller; return what tells how it ended.
+
+    As a shield does, for less: whoever cancels our caller cancels that future, never the task (F075).
+    """
+    loop = asyncio.get_running_loop()
+    passage.end = end = loop.create_future()
     task = loop.create_task(_pass(app, scope, passage))
     _running[task] = end
     task.add_done_callback(_ended)
+    if nebis is not None:
+        nebis.adopt(task)
     return end
 
 
@@ -349,12 +373,7 @@ async def _pass(app: App, scope: Scope, passage: Passage) -> None:
             attempt.abandon()
         raise
     finally:
-        # The server's `send` knows the scope, and the passage knows both; what was raised knows the passage, by the
-        # frames that it went through: circles that only the collector would find.
-        scope.pop(PASSAGE, None)
-        passage.error = passage.refusal = None
-        if passage.end is not None and not passage.end.cancelled():
-            passage.end = None  # It may get what was raised here, which knows the passage: another such circle.
+        left(scope, passage)
 
 
 async def _settle_failure(passage: Passage, error: Exception) -> None:

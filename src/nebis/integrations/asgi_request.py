@@ -8,7 +8,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt, AsyncOperation
+from nebis.aio import AsyncNebis, AsyncOperation
+from nebis.async_attempt import AsyncAttempt, AsyncOpenAttempt
 from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending, Request
 from nebis.http.exchange import Exchange
@@ -111,9 +112,12 @@ async def begun(passage: Passage, nebis: AsyncNebis | Nebis, request: Request) -
         task = asyncio.current_task()
         assert task is not None
         nebis.adopt(task)
-        found: AsyncOpenAttempt | OpenAttempt | Ending = await nebis.begin(request)
-    else:
-        found = await asyncio.to_thread(nebis.begin, request)
+        return await taken(passage, await nebis.begin(request))
+    return await taken(passage, await asyncio.to_thread(nebis.begin, request))
+
+
+async def taken(passage: Passage, found: AsyncOpenAttempt | OpenAttempt | Ending) -> AsyncAttempt | Attempt | None:
+    """Take what a claim came to: an attempt, or what the caller is told instead."""
     if isinstance(found, _OPEN_ATTEMPTS):
         passage.attempt = found
         return found.attempt

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Sequence
+from functools import partial
 from inspect import isawaitable
 
 from nebis.aio import AsyncNebis
+from nebis.async_attempt import Beginning
 from nebis.errors import NebisError
-from nebis.integrations.asgi import App, Receive, Scope, Send, guard
-from nebis.integrations.asgi_request import arrived, begun, given_tenant, passage_of
+from nebis.flows.request import Request
+from nebis.integrations.asgi import PASSAGE, App, Disconnected, Passage, Receive, Scope, Send, entered, left, run_apart
+from nebis.integrations.asgi_request import arrived, begun, given_tenant, passage_of, taken
 from nebis.integrations.routetable import announced
 from nebis.integrations.rules import ATTEMPT, Matching, Rule, rendered, rule
+from nebis.runtime.eventloop import AsyncWorld
 
 __all__ = ["ATTEMPT", "Protected", "rule"]
 
@@ -34,7 +39,7 @@ class Protected:
         if found is None:
             await self.app(scope, receive, send)
         else:
-            await guard(found, scope, receive, send, found.protection)
+            await found(scope, receive, send)
 
 
 class _Claiming:
@@ -48,24 +53,75 @@ class _Claiming:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Claim in the server's own task, as most of what comes after needs no other: a refusal, or a replay.
+
+        Only the application runs in a task of ours.
+        """
+        if PASSAGE in scope:
+            await self._inside(scope, receive, send)
+            return
+        passage, stays = entered(scope, receive, send, self.protection), True
+        try:
+            try:
+                asked = await self._prepared(scope, passage)
+                if asked is not None:
+                    claiming = Beginning(*asked)
+                    try:
+                        found = await claiming.ended
+                    except CancelledError:
+                        # Nobody waits, and perhaps it is claimed: a task of ours goes on, as if that had been one.
+                        stays = False
+                        run_apart(partial(self._go_on, claiming), scope, passage, self._nebis).cancel()
+                        raise
+                    scope[ATTEMPT] = await taken(passage, claiming.opened(found))
+                else:
+                    scope[ATTEMPT] = None
+            except NebisError as error:
+                passage.answer = self.protection.refused(error)
+            if passage.answer is not None:
+                await passage.send_answer()
+                return
+            passage.is_own, stays = True, False
+            await run_apart(self._app, scope, passage, self._nebis)
+        except Disconnected:
+            return
+        finally:
+            if stays:
+                left(scope, passage)
+
+    async def _go_on(self, claiming: Beginning, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run what a claim allows whose caller is gone."""
+        passage: Passage = scope[PASSAGE]
+        scope[ATTEMPT] = await taken(passage, claiming.opened(await claiming.again()))
+        await self._run(passage, scope, receive, send)
+
+    async def _inside(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Claim where something else goes around the route already."""
         passage = passage_of(scope, self.protection)
         try:
-            if passage.body is None:
-                await passage.whole()
-            tenant = given_tenant(scope, self.protection) if self._tenant is None else self._tenant(scope)
-            # Most are text, for which it would take long to find that nobody has to wait for it.
-            if type(tenant) is not str and isawaitable(tenant):
-                tenant = await tenant
-            _, secrets = self._nebis.opened_here() or await self._nebis.opened()
-            passage.render = rendered
-            passage.tenant = str(tenant)
-            # Not kept here: what many waiting requests hold is gone through by the garbage collector again and again.
-            request = passage.protected.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
-            scope[ATTEMPT] = None if request is None else await begun(passage, self._nebis, request)
+            asked = await self._prepared(scope, passage)
+            scope[ATTEMPT] = None if asked is None else await begun(passage, self._nebis, asked[1])
         except NebisError as error:
             passage.answer = passage.protected.refused(error)
+        await self._run(passage, scope, receive, send)
+
+    async def _run(self, passage: Passage, scope: Scope, receive: Receive, send: Send) -> None:
         if passage.answer is not None:
             await passage.send_answer()
             return
         passage.is_own = True
         await self._app(scope, receive, send)
+
+    async def _prepared(self, scope: Scope, passage: Passage) -> tuple[AsyncWorld, Request] | None:
+        """Return what to claim and where, once the request is whole; None if it has no key and may run without one."""
+        if passage.body is None:
+            await passage.whole()
+        tenant = given_tenant(scope, self.protection) if self._tenant is None else self._tenant(scope)
+        # Most are text, for which it would take long to find that nobody has to wait for it.
+        if type(tenant) is not str and isawaitable(tenant):
+            tenant = await tenant
+        world, secrets = self._nebis.opened_here() or await self._nebis.opened()
+        passage.render = rendered
+        passage.tenant = str(tenant)
+        request = passage.protected.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
+        return None if request is None else (world, request)

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nebis.aio import AsyncAttempt, AsyncNebis
+from nebis.aio import AsyncNebis
+from nebis.async_attempt import AsyncAttempt
 from nebis.errors import ConfigError
 from nebis.sync import Attempt, Nebis
 

@@ -54,7 +54,7 @@ class MakeClaim(Ask[Claim]):
     A request that comes from inside the very attempt that it would wait for is refused (F067).
     """
 
-    make: Callable[[RecordId, bytes], Claim]
+    make: Callable[[RecordId, Nonce], Claim]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from nebis.core.answers import Answer, GivenUp, Grant, Granted, Intended, Kept, Locked, Refused
-from nebis.core.record import Fence, RecordId
+from nebis.core.answers import Answer, GivenUp, Grant, Granted, Intended, Kept, Locked, Refused, Replay
+from nebis.core.record import Fence, RecordId, State
 from nebis.core.verbs import Resolve, TakeOver
 from nebis.flow import Flow
 
@@ -121,5 +121,7 @@ def word_of(answer: Answer) -> str:
             return "granted"
         case GivenUp():
             return "given_up"
+        case Replay():
+            return State.COMPLETED.value
         case _:
             return answer.record.state.value

@@ -21,7 +21,7 @@ from nebis.core.answers import (
     Running,
     Unreadable,
 )
-from nebis.core.record import EffectVerdict, OutcomeKind, Record
+from nebis.core.record import EffectVerdict, OutcomeKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,31 +208,30 @@ Observer: TypeAlias = Callable[[Event], None]
 
 def claimed(answer: ClaimAnswer) -> Event:
     """Return what observers are told about a claim."""
-    record: Record = answer.record
-    operation, operation_id = record.operation, str(record.record_id)
+    operation, operation_id = answer.record.operation, str(answer.record.record_id)
     match answer:  # In the order of how often they come.
         case Granted():
             return AttemptStarted(
                 operation=operation,
                 operation_id=operation_id,
                 how=answer.how,
-                attempt=record.attempts,
-                fence=record.fence,
+                attempt=answer.record.attempts,
+                fence=answer.record.fence,
             )
         case Replay():
-            assert record.outcome_kind is not None  # I3
-            return Replayed(operation=operation, operation_id=operation_id, kind=record.outcome_kind)
+            assert answer.record.outcome_kind is not None  # I3
+            return Replayed(operation=operation, operation_id=operation_id, kind=answer.record.outcome_kind)
         case Running():
             return FoundInFlight(operation=operation, operation_id=operation_id)
         case Reused():
             return FoundKeyReused(operation=operation, operation_id=operation_id)
         case Doubtful():
-            return FoundInDoubt(operation=operation, operation_id=operation_id, reason=record.doubt_reason or "")
+            return FoundInDoubt(operation=operation, operation_id=operation_id, reason=answer.record.doubt_reason or "")
         case Gone():
             return FoundExpired(operation=operation, operation_id=operation_id)
         case Unreadable():
             return FoundUnreadable(
-                operation=operation, operation_id=operation_id, fingerprint_version=record.fingerprint_version
+                operation=operation, operation_id=operation_id, fingerprint_version=answer.record.fingerprint_version
             )
         case _:
             assert_never(answer)

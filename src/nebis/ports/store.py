@@ -61,6 +61,8 @@ class Capabilities:
     wakes_other_processes: bool
     assumptions: tuple[str, ...] = ()
     """What must hold for the tier, in words that the start-up report prints."""
+    has_leading_ids: bool = False
+    """Whether it finds a record by its public id best if that begins with the first six bytes of its identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +344,8 @@ class BlockingBackend:
     lend: BlockingLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
     """Calls back with an identity, from a thread of its own; None where the store cannot or must not."""
+    writers: int = 1
+    """How many batches it can work on at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

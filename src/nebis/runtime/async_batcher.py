@@ -5,14 +5,30 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.ports.store import IndefiniteFailure
 from nebis.runtime.gathering import LANES, Gathering, Member, blames_a_member, own_copy
 
-Waiter: TypeAlias = "asyncio.Future[Answer | Locked]"
+
+class Waiter(Protocol):
+    """Whoever is told what became of a verb: a future, or a turn, which goes on at once."""
+
+    def done(self) -> bool:
+        """Tell whether there is nobody left to be told."""
+        ...
+
+    def set_result(self, answer: Any, /) -> None:
+        """Take the answer."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take what went wrong instead."""
+        ...
+
+
 Send: TypeAlias = Callable[[Sequence[Verb]], Awaitable[Sequence[Answer | Locked]]]
 
 _verb: Final[Callable[[Member[Waiter]], Verb]] = operator.attrgetter("verb")
@@ -37,17 +53,21 @@ class AsyncBatcher:
         # The loop itself holds tasks only weakly.
         self._carriers: set[asyncio.Task[None]] = set()
 
-    def apply(self, verb: Verb) -> Waiter:
+    def apply(self, verb: Verb) -> asyncio.Future[Answer | Locked]:
         """Send a verb with the next batch. Whoever cancels the future stops waiting; the verb is sent all the same."""
-        loop = asyncio.get_running_loop()
-        waiter: Waiter = loop.create_future()
+        waiter: asyncio.Future[Answer | Locked] = asyncio.get_running_loop().create_future()
+        self.send(verb, waiter)
+        return waiter
+
+    def send(self, verb: Verb, waiter: Waiter) -> None:
+        """Do the same for whoever is told in another way; raises `Overloaded` for a claim that would wait too long."""
         self._gathering.add(verb, waiter)
         if self._lanes_open < LANES:
             if not self._lanes_open or self._gathering.is_worth_a_lane:
-                self._open_lane(loop)
+                self._open_lane(asyncio.get_running_loop())
             elif self._impatience is None:
+                loop = asyncio.get_running_loop()
                 self._impatience = loop.call_later(PATIENCE_SECONDS, self._lose_patience, loop)
-        return waiter
 
     @property
     def is_quiet(self) -> bool:

@@ -66,6 +66,8 @@ class AsyncTurn(Turn):
 
     performs: ClassVar[Mapping[type[Ask[Any]], Performer]]
     """What is done for each kind of ask; tests put others in their place."""
+    is_driven: ClassVar[bool] = False
+    """Whether the world runs the handler; else whoever took this turn does."""
     task: asyncio.Task[None] | None = None
     """Where the handler runs, if that is a task of ours; it is stopped once another attempt took over."""
     transaction: AsyncTransaction | None = None
@@ -165,10 +167,10 @@ class AsyncTurn(Turn):
 
     def keep_alive(self, ask: KeepAlive) -> None:
         watch = self._world.heartbeat.watch
-        if self.task is None:
-            self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds)
-        else:  # Where a handler of ours may have to be stopped.
+        if self.is_driven:  # There is a handler of ours, which may have to be stopped.
             self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds, self._stop_handler)
+        else:
+            self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         record = self.record = ask.record
@@ -232,8 +234,9 @@ class AsyncTurn(Turn):
 
     def _stop_handler(self) -> None:
         """Have the handler cancelled whose claim another attempt took; called from the heartbeat's thread."""
-        assert self.task is not None  # It runs there.
-        self.task.get_loop().call_soon_threadsafe(self._cancel_handler, self.task)
+        task = self.task
+        if task is not None:  # A handler that is yet to run looks for itself first.
+            task.get_loop().call_soon_threadsafe(self._cancel_handler, task)
 
     def _cancel_handler(self, task: asyncio.Task[None]) -> None:
         """Cancel the handler once, never a write of ours."""

@@ -50,6 +50,7 @@ from nebis.ports.velocity import ChargeVelocity
 from nebis.runtime.blocking_batcher import BlockingBatcher
 from nebis.runtime.counting import Counting
 from nebis.runtime.entropy import draw
+from nebis.runtime.gathering import LANES
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.jitter import jittered
@@ -80,8 +81,9 @@ class BlockingWorld:
         counting = Counting()
         self.counting = counting if keeps_house else None
         self.observers: tuple[Observer, ...] = tuple(observers)
+        self.has_leading_ids = backend.store.capabilities.has_leading_ids
         self.signals = Signals()
-        self._batcher = BlockingBatcher(self._send)
+        self._batcher = BlockingBatcher(self._send, carriers=min(LANES, backend.writers))
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None

@@ -23,9 +23,9 @@ from nebis.ports.asks import (
 )
 from nebis.ports.inbox import Inbox
 from nebis.ports.messages import Message
-from nebis.ports.observer import Observer
+from nebis.ports.observer import Event, Observer
 from nebis.runtime.counting import Counting
-from nebis.runtime.entropy import draw
+from nebis.runtime.entropy import draw, lead
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.observers import tell
 from nebis.runtime.recursion import require_outside, running
@@ -39,6 +39,8 @@ class World(Protocol):
     counting: Counting | None
     """Counts for people, where this process does so."""
     observers: tuple[Observer, ...]
+    has_leading_ids: bool
+    """Whether the store wants the ids of new records to begin as their identities do."""
 
 
 class Turn:
@@ -88,6 +90,8 @@ class Turn:
     def make_claim(self, ask: MakeClaim) -> Claim:
         drawn = draw()
         claim = ask.make(drawn.record_id, drawn.nonce)
+        if self._world.has_leading_ids:
+            lead(claim.record_id, claim.identity)
         if running.get():
             require_outside(claim)
         return claim
@@ -102,15 +106,19 @@ class Turn:
         event, world = ask.event, self._world
         if world.counting is not None:
             world.counting(event)
-        tell(world.observers, event)
+        if world.observers:
+            self._observed(event)
+
+    def _observed(self, event: Event) -> None:
+        tell(self._world.observers, event)
 
     def tell_claimed(self, ask: TellClaimed) -> None:
         world = self._world
         if world.counting is not None:
             world.counting.claimed(ask.answer)
         if world.observers:
-            tell(world.observers, ask.event)
+            self._observed(ask.event)
 
     def tell_completed(self, ask: TellCompleted) -> None:
         if self._world.observers:  # Nobody counts these.
-            tell(self._world.observers, ask.event)
+            self._observed(ask.event)

@@ -25,6 +25,7 @@ from nebis.ports.asks import Apply, CallEffect, Draw, Elapsed, KeepAlive, MakeCl
 from nebis.ports.store import Store
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
+from nebis.runtime.driven_turn import DrivenTurn
 from nebis.runtime.eventloop import AsyncWorld
 from nebis.sync import Operation
 
@@ -103,10 +104,12 @@ def _mortal(world: BlockingWorld | AsyncWorld, doom: _Doom) -> Iterator[None]:
     else:
         kind, seam, usual, mortal = _async_seam(world, doom)
     setattr(kind, seam, mortal)
+    DrivenTurn.applies_directly = False
     try:
         yield
     finally:
         setattr(kind, seam, usual)
+        DrivenTurn.applies_directly = True
 
 
 def _blocking_seam(world: BlockingWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
@@ -137,11 +140,8 @@ def _async_seam(world: AsyncWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
             doom.pass_by(f"after {_name(ask)}")
         return answer
 
-    def applied(turn: Any, ask: Ask[Any]) -> Any:
-        return asyncio.ensure_future(performed(turn, ask))  # As the world's own, it is a future.
-
     mortal = {kind: perform if issubclass(kind, _SILENT) else performed for kind, perform in usual.items()}
-    return AsyncTurn, "performs", usual, {**mortal, Apply: applied}
+    return AsyncTurn, "performs", usual, mortal
 
 
 @contextmanager

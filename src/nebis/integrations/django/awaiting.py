@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, iscoroutinefunction, sync_to_async
 from django.db import connections
 
-from nebis.aio import AsyncAttempt, AsyncNebis, AsyncOpenAttempt
+from nebis.aio import AsyncNebis
+from nebis.async_attempt import AsyncAttempt, AsyncOpenAttempt
 from nebis.errors import ConfigError, NebisError
 from nebis.flows.request import Ending
 from nebis.http.exchange import Exchange

@@ -21,7 +21,7 @@ from nebis.flow import Flow
 from nebis.ports.store import DefiniteFailure
 from nebis.stores.sql.asks import Columns, Member, Query, Row, Statement
 from nebis.stores.sql.dialect import Statements
-from nebis.stores.sql.members import claiming_all, claims, completing_all, completions, owners
+from nebis.stores.sql.members import claims, completions, owners
 from nebis.stores.sql.rows import effect_values, record_values, records_of
 
 V = TypeVar("V")
@@ -30,7 +30,6 @@ Values = dict[str, object]
 _CLAIMS: Final = {Claim}
 _COMPLETIONS: Final = {Complete}
 _FAST: Final = {Claim, Complete, Renew, Release}
-_EXCHANGED: Final = {Claim, Complete}
 _NEW: Final = Grant.NEW
 """Looked up once: every new key is answered with it."""
 _identity: Final = attrgetter("identity")
@@ -49,23 +48,32 @@ class Change:
 class Batch:
     """The verbs that are still unanswered, and the answers so far; an identity is in one of the two."""
 
-    def __init__(self, statements: Statements, verbs: Sequence[Verb], now: int | None) -> None:
+    def __init__(
+        self,
+        statements: Statements,
+        verbs: Sequence[Verb],
+        now: int | None,
+        answers: dict[bytes, Answer | Locked] | None = None,
+        *,
+        is_tried: bool = False,
+    ) -> None:
+        """Begin with the answers that there are already, by identity; `is_tried` if the fast statements gave them."""
+        self.verbs = verbs
         self._statements = statements
         self._now: Values = {"now": now}
         self._kinds = kinds = set(map(type, verbs))
-        self._is_exchange = kinds & _FAST == _EXCHANGED and statements.exchange is not None
-        self.fast_statements = 1 if self._is_exchange else len(kinds & _FAST)
+        self.fast_statements = 0 if is_tried else len(kinds & _FAST)
         """How many fast statements this batch will run."""
         self._identities = _identities(verbs, kinds)
         by_identity = dict(zip(self._identities, verbs, strict=True))
         assert len(by_identity) == len(verbs), "an identity appears at most once in a batch"
+        self.answers: dict[bytes, Answer | Locked] = {} if answers is None else answers
+        for identity in self.answers:
+            del by_identity[identity]
         self.unanswered = dict(sorted(by_identity.items()))
-        self.answers: dict[bytes, Answer | Locked] = {}
 
     def run_fast(self) -> Flow[None]:
         """Answer every verb that finds its record as it hopes to: one statement for each kind of verb."""
-        if self._is_exchange:
-            return self._exchange()
         if self._kinds == _CLAIMS:
             return self._claim()
         if self._kinds == _COMPLETIONS:
@@ -95,15 +103,6 @@ class Batch:
         if len(self._kinds) == 1:
             return list(self.unanswered.values())  # type: ignore[arg-type]  # Of that kind.
         return [verb for verb in self.unanswered.values() if type(verb) is kind]
-
-    def read_replays(self) -> Flow[None]:
-        """Answer every verb whose record is as it was expected, by one look at it; leave all others unanswered."""
-        rows = yield from self._read()
-        clock = _clock(rows)
-        for identity, old in records_of(rows).items():
-            step = transition(old, self.unanswered[identity], clock[identity], Fence(old.fence + 1))
-            if step.record is old or step.record == old:
-                self._answer(identity, step.answer)
 
     def read(self) -> Flow[list[Change]]:
         """Answer every verb that changes nothing, without a lock; return what the others would change."""
@@ -156,20 +155,6 @@ class Batch:
         for identity, fence, created_at in rows:
             claim: Any = unanswered.pop(bytes(identity))  # Only claims were asked for.
             answers[claim.identity] = make_granted(record=first_life(claim, created_at, fence), how=_NEW)
-
-    def _exchange(self) -> Flow[None]:
-        """Claim and complete in one trip."""
-        statement = self._statements.exchange
-        assert statement is not None
-        new, done = claiming_all(self._of(Claim)), completing_all(self._of(Complete))
-        members = Columns(**new.by_name, **{f"done_{name}": column for name, column in done.items()})
-        rows = yield from Query(statement, self._now, members, self._statements.exchange_alone)
-        for identity, fence, created_at, _ in rows:
-            verb = self.unanswered[bytes(identity)]
-            if isinstance(verb, Claim):
-                self._answer(verb.identity, make_granted(record=first_life(verb, created_at, fence), how=_NEW))
-            else:
-                self._answer(bytes(identity), KEPT)
 
     def _complete(self) -> Flow[None]:
         members = completions(self._of(Complete))

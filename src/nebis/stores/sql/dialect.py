@@ -21,6 +21,7 @@ class Statements:
     renew: Statement
     release: Statement
     read: Statement
+    read_ended: Statement
     save: Statement
     drop_record: Statement
     save_effect: Statement

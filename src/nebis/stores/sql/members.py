@@ -16,6 +16,15 @@ Values = dict[str, object]
 _UNKNOWN: Final = OutcomeKind.UNKNOWN
 """Looked up once: every completion is compared with it."""
 
+_DONE: Final = {
+    name: f"done_{name}"
+    for name in (
+        *("identity", "record_id", "fence", "nonce", "outcome_kind", "outcome", "outcome_us", "forget_us"),
+        *("resource_type", "resource_id"),
+    )
+}
+"""What a completion's column is called beside those of claims."""
+
 
 def claims(verbs: Sequence[Claim]) -> Sequence[Member]:
     """Return the members of the statement that claims."""
@@ -25,19 +34,20 @@ def claims(verbs: Sequence[Claim]) -> Sequence[Member]:
 def claiming(claim: Claim) -> Values:
     """Return what the statement that claims wants to know of one verb, without a list for each column."""
     version, fingerprint = claim.fingerprints[0]
-    retention = claim.retention
+    terms = claim.terms
+    retention = terms.retention
     return {
         "identity": claim.identity,
         "record_id": claim.record_id,
         "tenant": claim.tenant,
-        "scope": claim.scope,
-        "operation": claim.operation,
+        "scope": terms.scope,
+        "operation": terms.operation,
         "key": claim.key,
         "fingerprint": fingerprint,
         "fingerprint_version": version,
-        "mode": MODES[claim.mode],
+        "mode": MODES[terms.mode],
         "nonce": claim.nonce,
-        "lease_us": claim.lease_us,
+        "lease_us": terms.lease_us,
         "outcome_us": retention.outcome_us,
         "metadata_us": retention.metadata_us,
         "command": claim.command,
@@ -47,19 +57,20 @@ def claiming(claim: Claim) -> Values:
 def claiming_all(claims: Sequence[Claim]) -> Columns:
     """Return the same of many, without a dictionary for each verb."""
     newest = [claim.fingerprints[0] for claim in claims]
-    retentions = [claim.retention for claim in claims]
+    terms = [claim.terms for claim in claims]
+    retentions = [each.retention for each in terms]
     return Columns(
         identity=[claim.identity for claim in claims],
         record_id=[claim.record_id for claim in claims],
         tenant=[claim.tenant for claim in claims],
-        scope=[claim.scope for claim in claims],
-        operation=[claim.operation for claim in claims],
+        scope=[each.scope for each in terms],
+        operation=[each.operation for each in terms],
         key=[claim.key for claim in claims],
         fingerprint=[fingerprint for _, fingerprint in newest],
         fingerprint_version=[version for version, _ in newest],
-        mode=[MODES[claim.mode] for claim in claims],
+        mode=[MODES[each.mode] for each in terms],
         nonce=[claim.nonce for claim in claims],
-        lease_us=[claim.lease_us for claim in claims],
+        lease_us=[each.lease_us for each in terms],
         outcome_us=[retention.outcome_us for retention in retentions],
         metadata_us=[retention.metadata_us for retention in retentions],
         command=[claim.command for claim in claims],
@@ -106,6 +117,14 @@ def completing_all(verbs: Sequence[Complete]) -> dict[str, list[Any]]:
     columns["resource_type"] = [None if resource is None else resource.type for resource in resources]
     columns["resource_id"] = [None if resource is None else resource.id for resource in resources]
     return columns
+
+
+def exchanging(claims: Sequence[Claim], completions: Sequence[Complete]) -> Columns:
+    """Return what the statement that does both wants to know."""
+    columns = claiming_all(claims).by_name
+    for name, column in completing_all(completions).items():
+        columns[_DONE[name]] = column
+    return Columns(**columns)
 
 
 def owners(ownerships: Sequence[Ownership]) -> dict[str, list[Any]]:

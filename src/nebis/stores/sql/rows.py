@@ -81,6 +81,11 @@ def state_of(letter: str) -> State:
     return _meaning(_STATE_OF, letter, "state")
 
 
+def outcome_kind_of(letter: str) -> OutcomeKind:
+    """Return the kind of outcome that a letter stands for."""
+    return _OUTCOME_KIND_OF.get(letter) or _meaning(_OUTCOME_KIND_OF, letter, "outcome kind")
+
+
 def records_of(rows: Iterable[Row]) -> dict[bytes, Record]:
     """Return the records of joined rows, by identity, in the order of the rows; absent records are passed over."""
     firsts: dict[bytes, Row] = {}
@@ -160,7 +165,7 @@ def _record(row: Row, effects: tuple[Effect, ...]) -> Record:
     if not isinstance(record_id, UUID):
         record_id = RecordId(UUID(bytes=record_id))
     if outcome_kind is not None:
-        outcome_kind = _OUTCOME_KIND_OF.get(outcome_kind) or _meaning(_OUTCOME_KIND_OF, outcome_kind, "outcome kind")
+        outcome_kind = outcome_kind_of(outcome_kind)
     mode = _MODE_OF.get(mode) or _meaning(_MODE_OF, mode, "mode")
     state = _STATE_OF.get(state) or state_of(state)
     resource = None if resource_type is None else Resource(type=resource_type, id=resource_id)

@@ -41,7 +41,11 @@ class SeenEnds:
                 identity = verb.identity
             else:
                 continue
-            if len(self._newer) >= self._longest_half and identity not in self._newer:
-                # Another thread may be here too; then a little more is forgotten.
-                self._older, self._newer = self._newer, {}
-            self._newer[identity] = None
+            self.note((identity,))
+
+    def note(self, identities: Sequence[bytes]) -> None:
+        """Remember records that have ended."""
+        if len(self._newer) + len(identities) > self._longest_half and not self._newer.keys() >= set(identities):
+            # Another thread may be here too; then a little more is forgotten.
+            self._older, self._newer = self._newer, {}
+        self._newer.update(dict.fromkeys(identities))

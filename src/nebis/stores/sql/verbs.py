@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
@@ -24,8 +25,10 @@ from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.clockhand import STRIDE_BLOCKS, STRIDE_ROWS, ClockHand
 from nebis.stores.sql.dialect import Dialect
+from nebis.stores.sql.exchanging import Exchange, is_exchange
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
+from nebis.stores.sql.replaying import read_replays
 from nebis.stores.sql.rows import STATES, records_of, state_of
 from nebis.stores.sql.seen import SeenEnds
 from nebis.stores.sql.velocity import SqlVelocity
@@ -55,9 +58,32 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
         """Apply each verb to its own record and answer in the order asked."""
         if not verbs:
             return []
-        batch = Batch(self._statements, verbs, now)
         if self._seen.expects_replays(verbs):
-            yield from batch.read_replays()
+            return (yield from self._replay(verbs, now))
+        if self._statements.exchange is not None and is_exchange(verbs):
+            return (yield from self._exchange(verbs, now))
+        return (yield from self._settle(Batch(self._statements, verbs, now)))
+
+    def _replay(self, verbs: Sequence[Verb], now: int | None) -> Flow[list[Answer | Locked]]:
+        """Read before anything is written, then do what is left in the usual way."""
+        claims: Sequence[Any] = verbs  # Of nothing else a replay is expected.
+        replays = yield from read_replays(self._statements.read_ended, claims, now)
+        if len(replays) == len(claims):
+            self._seen.note(list(replays))
+            return [replays[claim.identity] for claim in claims]
+        return (yield from self._settle(Batch(self._statements, verbs, now, replays)))
+
+    def _exchange(self, verbs: Sequence[Verb], now: int | None) -> Flow[list[Answer | Locked]]:
+        """Claim and complete in one trip, then look at what was in the way of either."""
+        exchange = Exchange(verbs)
+        yield from exchange.run(self._statements, now)
+        if len(exchange.answers) == len(verbs):
+            self._seen.note(exchange.ended)
+            return exchange.in_order()
+        return (yield from self._settle(Batch(self._statements, verbs, now, exchange.answers, is_tried=True)))
+
+    def _settle(self, batch: Batch) -> Flow[list[Answer | Locked]]:
+        """Answer all that a batch has left."""
         if batch.unanswered:
             lock = self._statements.lock
             if lock is None:
@@ -65,7 +91,7 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
             else:
                 yield from self._apply_row_by_row(batch, lock)
         answers = batch.in_order()
-        self._seen.learn(verbs, answers)
+        self._seen.learn(batch.verbs, answers)
         return answers
 
     def _apply_exclusively(self, batch: Batch) -> Flow[None]:

@@ -218,4 +218,4 @@ class TestClaim:
         answer = stage.ask("claim")
 
         assert isinstance(answer, Replay)
-        assert answer.record.tenant == "Müller & Söhne 🧾 '\"%s:name$1\\"
+        assert stage.record.tenant == "Müller & Söhne 🧾 '\"%s:name$1\\"

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from nebis.core.record import EffectClass, EffectsMode, Nonce, Outcome, OutcomeKind, Ownership, RecordId, Retention
-from nebis.core.verbs import Claim, Complete, Intend, Resolve, TakeOver, Verdict
+from nebis.core.verbs import Claim, Complete, Intend, Resolve, TakeOver, Terms, Verdict
 
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US
@@ -46,16 +46,20 @@ def claim(key: str = "key", *, by: str = "first", life: object = 1, **changes: A
         "record_id": record_id_of(key, by, life),
         "nonce": nonce_of(key, by),
         "tenant": "acct_1",
-        "scope": "create_payment",
-        "operation": "create_payment",
         "key": key,
         "fingerprints": (FINGERPRINT,),
+        "command": b'{"amount": 1}',
+    }
+    terms: dict[str, Any] = {
+        "scope": "create_payment",
+        "operation": "create_payment",
         "mode": EffectsMode.DECLARED,
         "lease_us": LEASE_US,
         "retention": RETENTION,
-        "command": b'{"amount": 1}',
     }
-    return Claim(**{**values, **changes})
+    for name, change in changes.items():
+        (terms if name in Terms.__slots__ else values)[name] = change
+    return Claim(**values, terms=Terms(**terms))
 
 
 def intend(ownership: Ownership, name: str = "charge", **changes: Any) -> Intend:

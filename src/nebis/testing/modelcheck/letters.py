@@ -32,6 +32,7 @@ from nebis.core.verbs import (
     Resolve,
     Suspend,
     TakeOver,
+    Terms,
     TurnBack,
     Verb,
     Verdict,
@@ -119,13 +120,11 @@ class Letters:
             record_id=record_id_of(message.name),
             nonce=nonce_of(message.name),
             tenant=str(message.tenant),
-            scope="payments",
-            operation="pay",
             key="key",
             fingerprints=((1, bytes([message.command])),),
-            mode=self._plan.mode,
-            lease_us=LEASE_US,
-            retention=RETENTION,
+            terms=Terms(
+                scope="payments", operation="pay", mode=self._plan.mode, lease_us=LEASE_US, retention=RETENTION
+            ),
         )
 
     def _owners(self, message: Message) -> Verb:

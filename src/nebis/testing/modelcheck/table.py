@@ -157,7 +157,7 @@ class Table:
 
 def _record_in(answer: Answer) -> Record | None:
     if isinstance(answer, Granted | Replay | Running | Reused | Doubtful | Gone | Unreadable | GivenUp):
-        return answer.record
+        return answer.record if isinstance(answer.record, Record) else None
     return answer.found if isinstance(answer, Refused) else None
 
 

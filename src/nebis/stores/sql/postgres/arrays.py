@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import NoneType
 from typing import Any
 from uuid import UUID
@@ -19,8 +20,10 @@ _EMPTY = struct.Struct("!3i")
 _length = struct.Struct("!i").pack
 _unpack_length = struct.Struct("!i").unpack_from
 _NULL = _length(-1)
-_TRUE = _length(1) + b"\1"
-_FALSE = _length(1) + b"\0"
+_BOOLEANS = {(bool, True): _length(1) + b"\1", (bool, False): _length(1) + b"\0"}
+_OFTEN_ALIKE = frozenset({"text", "bigint", "integer", "smallint"})
+_NOT_PLAIN = (TypeError, AttributeError, KeyError, struct.error)
+"""What comes of packing a column in which something is no plain element of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +41,42 @@ class Kind:
 def pack(kind: str, values: Sequence[Any]) -> bytes:
     """Return an array of these elements; raise `TypeError` or `ValueError` if one of them cannot be such an element."""
     how = KINDS[kind]
-    types = set(map(type, values))
-    if not types <= how.plain and not all(value is None or isinstance(value, how.of) for value in values):
-        raise TypeError(f"not every element is a {how.of.__name__}")
-    if not values:
+    number = len(values)
+    if not number:
         return _EMPTY.pack(0, 0, how.oid)
-    has_nulls = NoneType in types
-    header = _HEADER.pack(1, has_nulls, how.oid, len(values), 1)
-    if not has_nulls:
-        return header + how.pack(values)
-    if len(types) == 1:
-        return header + _NULL * len(values)
-    return header + b"".join([_NULL if value is None else how.pack((value,)) for value in values])
+    first = values[0]
+    try:
+        if first == values[-1] and values.count(first) == number:
+            if first is None:
+                return _header(how.oid, number, 1) + _NULL * number
+            # What is there once may be long, and is hardly ever seen again.
+            element = _alike(kind, first) if number > 1 and kind in _OFTEN_ALIKE else how.pack((first,))
+            return _header(how.oid, number, 0) + element * number
+        return _header(how.oid, number, 0) + how.pack(values)
+    except _NOT_PLAIN:
+        return _pack_with_nulls(how, values)
+
+
+def _pack_with_nulls(how: Kind, values: Sequence[Any]) -> bytes:
+    """Do the same where some elements are absent, or say what is wrong with them."""
+    if not all(value is None or isinstance(value, how.of) for value in values):
+        raise TypeError(f"not every element is a {how.of.__name__}")
+    try:
+        elements = b"".join([_NULL if value is None else how.pack((value,)) for value in values])
+    except struct.error:
+        raise ValueError("a number does not fit") from None
+    return _header(how.oid, len(values), int(None in values)) + elements
+
+
+@lru_cache(maxsize=2048)
+def _header(oid: int, number: int, has_nulls: int) -> bytes:
+    return _HEADER.pack(1, has_nulls, oid, number, 1)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _alike(kind: str, value: Any) -> bytes:
+    """Return one element that is there many times, in this batch and mostly in the next: a tenant, a lease."""
+    return KINDS[kind].pack((value,))
 
 
 def unpack(kind: str, data: bytes) -> list[Any]:
@@ -70,39 +97,41 @@ def unpack(kind: str, data: bytes) -> list[Any]:
 
 
 def _pack_bytes(values: Sequence[bytes]) -> bytes:
-    if len(set(map(len, values))) == 1:
-        size = _length(len(values[0]))
+    sizes = list(map(len, values))
+    if sizes.count(sizes[0]) == len(sizes):
+        size = _length(sizes[0])
         return size + size.join(values)
     return b"".join([_length(len(value)) + value for value in values])
 
 
 def _pack_texts(values: Sequence[str]) -> bytes:
-    if values.count(values[0]) == len(values):
-        return _pack_bytes((values[0].encode(),)) * len(values)
     return _pack_bytes([value.encode() for value in values])
 
 
 def _pack_uuids(values: Sequence[UUID]) -> bytes:
-    return _pack_bytes([value.int.to_bytes(16) for value in values])
+    size = _length(16)
+    return size + size.join([value.int.to_bytes(16) for value in values])
 
 
 def _pack_booleans(values: Sequence[bool]) -> bytes:
-    return b"".join([_TRUE if value else _FALSE for value in values])
+    return b"".join([_BOOLEANS[type(value), value] for value in values])
 
 
 def _pack_numbers(letter: str) -> Callable[[Sequence[int]], bytes]:
-    sized = struct.Struct(f"!i{letter}")
-    pack, size = sized.pack, struct.calcsize(f"!{letter}")
+    size = struct.calcsize(f"!{letter}")
 
     def packed(values: Sequence[int]) -> bytes:
-        try:
-            if values.count(values[0]) == len(values):
-                return pack(size, values[0]) * len(values)
-            return b"".join([pack(size, value) for value in values])
-        except struct.error:
-            raise ValueError("a number does not fit") from None
+        sized = [size] * (2 * len(values))
+        sized[1::2] = values
+        return _layout(letter, len(values))(*sized)
 
     return packed
+
+
+@lru_cache(maxsize=1024)
+def _layout(letter: str, number: int) -> Callable[..., bytes]:
+    """Return what packs so many numbers, each after its size."""
+    return struct.Struct("!" + f"i{letter}" * number).pack
 
 
 def _read_number(data: bytes) -> int:

@@ -47,6 +47,7 @@ def open_blocking(location: object, *, schema: str | None = None, **options: Any
         transaction=transactions.open,
         lend=transactions.lend,
         listen=_listen(access, route),
+        writers=route.settings.max_connections,
     )
 
 
@@ -132,6 +133,7 @@ def _store(access: Access, route: Route, schema: str | None) -> SqlStore:
         joins_transactions=True,
         wakes_other_processes=not route.settings.pooler,
         assumptions=report.assumptions(),
+        has_leading_ids=True,
     )
     return SqlStore(dialect, capabilities)
 

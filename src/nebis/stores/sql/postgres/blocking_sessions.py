@@ -28,6 +28,10 @@ class BlockingDriver(Protocol[C]):
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
         ...
 
+    def is_reusable(self, connection: C) -> bool:
+        """Say whether it is worth keeping, after a flow, for a look by `is_idle` before the next one."""
+        ...
+
     def perform(self, connection: C, ask: Ask[Any]) -> Any:
         """Do one ask of a conversation; raise whatever the driver raises."""
         ...
@@ -137,7 +141,7 @@ class OwnConnections(Generic[C]):
     def give_back(self, connection: C, *, is_spoilt: bool) -> None:
         """Keep a connection for the next flow unless it may be in the middle of something."""
         process = self._process()
-        if is_spoilt or self._is_closed or not self._driver.is_idle(connection):
+        if is_spoilt or self._is_closed or not self._driver.is_reusable(connection):
             self._driver.discard(connection)
         else:
             process.idle.append(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import psycopg
@@ -16,6 +17,7 @@ from nebis.stores.sql.postgres import psycopg_failures, psycopg_wire
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable
 from nebis.stores.sql.postgres.location import Location
+from nebis.stores.sql.postgres.psycopg_prepared import OwnConnection, Unpackable
 from nebis.stores.sql.postgres.settings import Settings
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -23,6 +25,9 @@ Connection: TypeAlias = psycopg.Connection[Any]
 
 class BlockingPsycopg:
     """The blocking half of psycopg, as sessions use it."""
+
+    speaks_alone = True
+    """Whether its own connections are for our statements alone."""
 
     def __init__(
         self, location: Location, settings: Settings, *, connect: Callable[[], Connection] | None = None
@@ -41,14 +46,25 @@ class BlockingPsycopg:
         return connection
 
     def _connect_by_url(self) -> Connection:
-        return psycopg.Connection.connect(**psycopg_wire.connect_arguments(self._location, self._settings))
+        arguments = psycopg_wire.connect_arguments(self._location, self._settings)
+        if not self.speaks_alone or self._settings.pooler:
+            return psycopg.Connection.connect(**arguments)
+        # What psycopg prepares by itself, it makes the server forget again, and ours with it.
+        return OwnConnection.connect(**{**arguments, "prepare_threshold": None})
 
     def is_idle(self, connection: Connection) -> bool:
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
         return psycopg_wire.is_idle(connection)
 
+    def is_reusable(self, connection: Connection) -> bool:
+        """Say whether it is open and outside any transaction; what the server says from now on, `is_idle` will see."""
+        return psycopg_wire.is_reusable(connection)
+
     def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
         """Do one ask of a conversation."""
+        if type(ask) is Execute and ask.values and type(connection) is OwnConnection:
+            with suppress(Unpackable):
+                return connection.rows(ask)
         cursor = psycopg.Cursor(connection, row_factory=tuple_row)
         match ask:
             case Execute():

@@ -1,6 +1,9 @@
 -- Every statement of the Postgres store. Plural ones take one array per column and answer one row per member that
 -- they changed; who is not answered is read and decided by the state machine.
 -- Time is clock_timestamp(), read once per statement: now() stands still inside a transaction (F025).
+-- A record is found by `= ANY (ARRAY[member.identity])`, which an index can answer for one member at a time, and nothing
+-- else can. Of a plain `=` a planner that believes the table empty, as it does after a VACUUM at such a moment, makes a
+-- walk through the whole index for each batch, and keeps to it for as long as the session lasts.
 -- Nothing but `claim` ever waits for a row: rows are picked with SKIP LOCKED, so that one open transaction of one
 -- user does not delay the others in the batch, and so that no two batches can wait for each other. (`complete_alone`
 -- gives up after a moment, which comes to the same.)
@@ -24,10 +27,27 @@ effect.verdict, effect.result
 
 -- fragment: is_owner
 -- I2: only the newest fence of this very life writes.
-record.identity = member.identity
-AND record.record_id = member.record_id
+record.identity = ANY (ARRAY[member.identity])
+AND record.record_id IS NOT DISTINCT FROM member.record_id
 AND record.fence = member.fence
 AND record.nonce = member.nonce
+
+-- fragment: found_by_id
+-- Most ids begin with the six bytes that their identity begins with, so the primary key finds the few records that one
+-- may be of. All others have an index of their own (decision 0012).
+CROSS JOIN LATERAL (
+    SELECT led.identity
+    FROM nebis_record AS led
+    WHERE led.record_id = wanted.record_id
+        AND led.identity >= substring(uuid_send(wanted.record_id) FOR 6)
+        AND led.identity <= substring(uuid_send(wanted.record_id) FOR 6) || decode(repeat('ff', 26), 'hex')
+    UNION ALL
+    SELECT other.identity
+    FROM nebis_record AS other
+    WHERE other.record_id = wanted.record_id
+        AND substring(uuid_send(other.record_id) FOR 6) <> substring(other.identity FOR 6)
+) AS found
+JOIN nebis_record AS record ON record.identity = ANY (ARRAY[found.identity]) AND record.record_id = wanted.record_id
 
 -- fragment: claiming
 -- Begins the first life of a key: exactly what `first_life` says. Sorted, because it waits for whoever is inserting
@@ -148,7 +168,7 @@ SET is_awaited = FALSE,
     {completed}
 FROM held AS member
 CROSS JOIN instant
-WHERE record.identity = member.identity
+WHERE record.identity = ANY (ARRAY[member.identity])
 RETURNING
     record.identity,
     CASE WHEN member.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken
@@ -211,6 +231,22 @@ RETURNING record.identity
 WITH instant AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout)
 {completing_alone};
 
+-- fragment: begun
+-- Answers of a batch come in one row, end to end: to send and read a row for each takes both sides longer than to find it.
+-- Every identity has 32 bytes and every fence eight, in the same order.
+begun AS MATERIALIZED (
+    SELECT
+        string_agg(claimed.identity, ''::bytea) AS identities,
+        string_agg(int8send(claimed.fence), ''::bytea) AS fences
+    FROM claimed
+)
+
+-- fragment: exchanged
+SELECT begun.identities, begun.fences, clock.now, ended.identities
+FROM clock
+CROSS JOIN begun
+CROSS JOIN ended
+
 -- name: exchange
 -- Claims and completions in one trip and one commit. The instant of the completions comes after the claims, and so do
 -- they: whoever still waits for a key holds no row that another batch could wait for.
@@ -218,19 +254,21 @@ WITH clock AS MATERIALIZED (SELECT {now} AS now),
 claimed AS (
     {claiming}
 ),
+{begun},
 instant AS MATERIALIZED (
     SELECT clock.now
     FROM clock
-    CROSS JOIN (SELECT count(*) AS number FROM claimed) AS begun
-    WHERE begun.number >= 0
+    CROSS JOIN begun
 ),
 {done_:completable},
 completed AS (
     {completing}
+),
+ended AS MATERIALIZED (
+    SELECT string_agg(completed.identity, ''::bytea) AS identities, count(completed.woken) AS woken
+    FROM completed
 )
-SELECT claimed.identity, claimed.fence, claimed.created_at, NULL AS woken FROM claimed
-UNION ALL
-SELECT completed.identity, NULL, NULL, completed.woken FROM completed;
+{exchanged};
 
 -- name: exchange_alone
 -- The same as `complete_alone` is to `complete`.
@@ -238,18 +276,20 @@ WITH clock AS MATERIALIZED (SELECT {now} AS now),
 claimed AS (
     {claiming}
 ),
+{begun},
 instant AS MATERIALIZED (
     SELECT clock.now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout
     FROM clock
-    CROSS JOIN (SELECT count(*) AS number FROM claimed) AS begun
-    WHERE begun.number >= 0
+    CROSS JOIN begun
 ),
 completed AS (
     {done_:completing_alone}
+),
+ended AS MATERIALIZED (
+    SELECT string_agg(completed.identity, ''::bytea) AS identities
+    FROM completed
 )
-SELECT claimed.identity, claimed.fence, claimed.created_at, NULL AS woken FROM claimed
-UNION ALL
-SELECT completed.identity, NULL, NULL, NULL FROM completed;
+{exchanged};
 
 -- name: complete_inside
 -- The same in a transaction of the application, if it is still the same. Says so, whether or not anything is completed.
@@ -300,7 +340,7 @@ UPDATE nebis_record AS record
 SET lease_until = GREATEST(record.lease_until, clock.now + held.lease_us)
 FROM held
 CROSS JOIN clock
-WHERE record.identity = held.identity
+WHERE record.identity = ANY (ARRAY[held.identity])
 RETURNING record.identity;
 
 -- name: release
@@ -318,7 +358,7 @@ UPDATE nebis_record AS record
 SET state = 'A',
     is_awaited = FALSE
 FROM held
-WHERE record.identity = held.identity
+WHERE record.identity = ANY (ARRAY[held.identity])
 RETURNING
     record.identity,
     CASE WHEN held.is_awaited THEN pg_notify('nebis', encode(record.identity, 'hex'))::text END AS woken;
@@ -329,9 +369,21 @@ RETURNING
 SELECT {record_columns}, {effect_columns}, member.identity, clock.now, COALESCE(record.fence, 0) + 1
 FROM (SELECT {now} AS now OFFSET 0) AS clock
 CROSS JOIN unnest(:identity::bytea[]) AS member (identity)
-LEFT JOIN nebis_record AS record ON record.identity = member.identity
-LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+LEFT JOIN nebis_record AS record ON record.identity = ANY (ARRAY[member.identity])
+LEFT JOIN nebis_effect AS effect ON effect.record_id = ANY (ARRAY[record.record_id])
 ORDER BY member.identity, effect.ordinal;
+
+-- name: read_ended
+-- All that a replay tells, of those members that are completed. Who is not answered is read whole, and so is a record with a
+-- letter that nobody knows, to be refused there.
+SELECT
+    record.identity, record.record_id, record.operation, record.fingerprint_version, record.fingerprint,
+    record.outcome_kind, record.outcome, record.expires_at, clock.now
+FROM (SELECT {now} AS now OFFSET 0) AS clock
+CROSS JOIN unnest(:identity::bytea[]) AS member (identity)
+JOIN nebis_record AS record ON record.identity = ANY (ARRAY[member.identity])
+WHERE record.state = 'C'
+    AND record.mode IN ('L', 'D', 'O');
 
 -- name: lock
 -- Locks what can be locked at once and draws a fence for each: after the lock, so that it is higher than any that
@@ -339,7 +391,7 @@ ORDER BY member.identity, effect.ordinal;
 WITH held AS MATERIALIZED (
     SELECT record.identity
     FROM unnest(:identity::bytea[]) AS member (identity)
-    JOIN nebis_record AS record ON record.identity = member.identity
+    JOIN nebis_record AS record ON record.identity = ANY (ARRAY[member.identity])
     FOR NO KEY UPDATE OF record SKIP LOCKED
 )
 SELECT held.identity, nextval('nebis_fence')
@@ -405,8 +457,8 @@ FROM unnest(
     expires_at, forget_at, doubt_since, doubt_reason, rejection, outcome_kind, outcome, resource_type, resource_id,
     command, open_effect
 )
-WHERE record.identity = member.identity
-    AND record.record_id = member.old_record_id
+WHERE record.identity = ANY (ARRAY[member.identity])
+    AND record.record_id IS NOT DISTINCT FROM member.old_record_id
     AND record.fence = member.old_fence
 RETURNING record.identity;
 
@@ -414,8 +466,8 @@ RETURNING record.identity;
 DELETE FROM nebis_record AS record
 USING unnest(:identity::bytea[], :old_record_id::uuid[], :old_fence::bigint[])
     AS member (identity, old_record_id, old_fence)
-WHERE record.identity = member.identity
-    AND record.record_id = member.old_record_id
+WHERE record.identity = ANY (ARRAY[member.identity])
+    AND record.record_id IS NOT DISTINCT FROM member.old_record_id
     AND record.fence = member.old_fence
 RETURNING record.identity;
 
@@ -444,8 +496,8 @@ RETURNING record_id;
 -- name: drop_effect
 DELETE FROM nebis_effect AS effect
 USING unnest(:record_id::uuid[], :name::text[]) AS member (record_id, name)
-WHERE effect.record_id = member.record_id
-    AND effect.name = member.name
+WHERE effect.record_id = ANY (ARRAY[member.record_id])
+    AND effect.name = ANY (ARRAY[member.name])
 RETURNING effect.record_id;
 
 -- name: wake
@@ -490,7 +542,7 @@ expired AS (
 dropped AS (
     DELETE FROM nebis_effect AS effect
     USING expired
-    WHERE effect.record_id = expired.record_id
+    WHERE effect.record_id = ANY (ARRAY[expired.record_id])
 )
 SELECT
     count(*),
@@ -501,9 +553,9 @@ FROM due;
 
 -- name: read_by_id
 SELECT {record_columns}, {effect_columns}
-FROM nebis_record AS record
-LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
-WHERE record.record_id = :record_id::uuid
+FROM (SELECT :record_id::uuid AS record_id OFFSET 0) AS wanted
+{found_by_id}
+LEFT JOIN nebis_effect AS effect ON effect.record_id = ANY (ARRAY[record.record_id])
 ORDER BY effect.ordinal;
 
 -- name: scan
@@ -527,7 +579,7 @@ WITH page AS MATERIALIZED (
 )
 SELECT {record_columns}, {effect_columns}
 FROM page AS record
-LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
+LEFT JOIN nebis_effect AS effect ON effect.record_id = ANY (ARRAY[record.record_id])
 ORDER BY record.lease_until, record.identity, effect.ordinal;
 
 -- name: count
@@ -654,15 +706,16 @@ FROM nebis_counter
 ORDER BY name, operation;
 
 -- name: note_attempt
--- Of a record that is gone by now there is nothing to note.
+-- Of a record that is gone by now, or going, there is nothing to note: the lock is what a foreign key would take.
 INSERT INTO nebis_attempt (record_id, fence, started_at, lease_us, host, pid, how)
 SELECT
-    record.record_id, member.fence, member.started_at, member.lease_us, member.host, member.pid, member.how
+    wanted.record_id, wanted.fence, wanted.started_at, wanted.lease_us, wanted.host, wanted.pid, wanted.how
 FROM unnest(
     :record_id::uuid[], :fence::bigint[], :started_at::bigint[], :lease_us::bigint[], :host::text[], :pid::integer[],
     :how::text[]
-) AS member (record_id, fence, started_at, lease_us, host, pid, how)
-JOIN nebis_record AS record ON record.record_id = member.record_id
+) AS wanted (record_id, fence, started_at, lease_us, host, pid, how)
+{found_by_id}
+FOR KEY SHARE OF record SKIP LOCKED
 ON CONFLICT (record_id, fence) DO NOTHING;
 
 -- name: trim_attempts
@@ -678,12 +731,12 @@ WHERE attempt.record_id = member.record_id
     );
 
 -- name: read_attempts
--- Those of an earlier life of the key followed the record into this one.
+-- Older code let those of an earlier life of the key follow the record into this one.
 SELECT attempt.fence, attempt.started_at, attempt.lease_us, attempt.host, attempt.pid, attempt.how
-FROM nebis_attempt AS attempt
-JOIN nebis_record AS record ON record.record_id = attempt.record_id
-WHERE attempt.record_id = :record_id::uuid
-    AND attempt.started_at >= record.created_at
+FROM (SELECT :record_id::uuid AS record_id OFFSET 0) AS wanted
+{found_by_id}
+JOIN nebis_attempt AS attempt ON attempt.record_id = ANY (ARRAY[wanted.record_id])
+WHERE attempt.started_at >= record.created_at
 ORDER BY attempt.fence;
 
 -- name: keep_late_result

@@ -7,37 +7,38 @@ format(
     coalesce(to_regclass('nebis_record')::oid, 0), current_database(), extract(epoch FROM pg_postmaster_start_time())
 )
 
--- fragment: enrolment
+-- fragment: recognised
 -- Takes the transaction's number, by which it is recognised later: nobody can end it and begin another unnoticed.
+pg_current_xact_id()::text AS number,
+current_setting('transaction_isolation') AS isolation,
+current_setting('transaction_read_only') = 'on' AS is_read_only
+
+-- fragment: secured
 -- Makes it durable, and bounds how long a process that was stopped may keep the record from its successor. Sends a value
 -- of each type that our statements use there and back: a codec of the application's must not change them.
-SELECT
-    pg_current_xact_id()::text AS number,
-    current_setting('transaction_isolation') AS isolation,
-    current_setting('transaction_read_only') = 'on' AS is_read_only,
-    {place} AS address,
-    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS durable,
-    CASE
-        WHEN current_setting('idle_in_transaction_session_timeout')::interval
-            NOT BETWEEN '1 ms' AND (:idle_milliseconds::text || ' ms')::interval
-            THEN set_config('idle_in_transaction_session_timeout', :idle_milliseconds::text, true)
-    END AS bounded,
-    (:bytea::bytea[])[1] AS of_bytea,
-    (:uuid::uuid[])[1] AS of_uuid,
-    (:text::text[])[1] AS of_text,
-    (:bigint::bigint[])[1] AS of_bigint,
-    (:integer::integer[])[1] AS of_integer,
-    (:smallint::smallint[])[1] AS of_smallint,
-    (:boolean::boolean[])[1] AS of_boolean
+CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS durable,
+CASE
+    WHEN current_setting('idle_in_transaction_session_timeout')::interval
+        NOT BETWEEN '1 ms' AND (:idle_milliseconds::text || ' ms')::interval
+        THEN set_config('idle_in_transaction_session_timeout', :idle_milliseconds::text, true)
+END AS bounded,
+(:bytea::bytea[])[1] AS of_bytea,
+(:uuid::uuid[])[1] AS of_uuid,
+(:text::text[])[1] AS of_text,
+(:bigint::bigint[])[1] AS of_bigint,
+(:integer::integer[])[1] AS of_integer,
+(:smallint::smallint[])[1] AS of_smallint,
+(:boolean::boolean[])[1] AS of_boolean
 
 -- name: enrol
-{enrolment};
+SELECT {recognised}, {place} AS address, {secured};
 
 -- name: claim_and_enrol
--- Both in one trip, on a connection of ours. Where something is found to be wrong, nothing of the claim stays either.
+-- Both in one trip, on a connection of ours, of which nobody has to ask where it leads. Where something is found to be
+-- wrong, nothing of the claim stays either.
 {claiming_inside},
 enrolled AS MATERIALIZED (
-    {enrolment}
+    SELECT {recognised}, NULL::text AS address, {secured}
 )
 SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence, claimed.created_at, enrolled.*
 FROM restored

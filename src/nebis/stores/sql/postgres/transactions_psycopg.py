@@ -18,6 +18,8 @@ from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
 class BlockingPsycopgTransactions(psycopg_blocking.BlockingPsycopg):
     """The blocking half of psycopg, as transactions use it."""
 
+    speaks_alone = False
+
     def is_open(self, connection: psycopg.Connection[Any]) -> bool:
         """Say whether the application has begun a transaction; raise `MisuseError` if we could not commit it."""
         return _is_open(connection)

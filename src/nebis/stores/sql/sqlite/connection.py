@@ -75,6 +75,11 @@ class Connection:
         return isinstance(ask, Query) and ask.members is not None and bytes_of(ask.members) > _MANY_BYTES
 
     @property
+    def is_checkpoint_due(self) -> bool:
+        """Tell whether settling will take as long as a checkpoint."""
+        return self._checkpoints is not None and self._checkpoints.is_due
+
+    @property
     def _patience(self) -> float:
         return self._busy_seconds if self.may_wait else 0.0
 
@@ -111,11 +116,15 @@ class Connection:
         self._refuse_if_lost()
         if query.members is None:
             return self._execute(query.statement.text, query.shared)
-        return run_plural(query, self._run, is_locked=self.has_begun)
+        # Whoever has begun holds the lock, and meets no busy file.
+        execute = self._cursor.execute if self.has_begun else self._executed
+        return run_plural(query, execute, self._fetch)
 
-    def _run(self, text: str, values: Sequence[Any]) -> tuple[list[Row], int]:
-        rows = patiently(self._patience, _fetched, self._cursor, text, values)
-        return rows, self._cursor.rowcount
+    def _executed(self, text: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        return patiently(self._patience, self._cursor.execute, text, values)
+
+    def _fetch(self, text: str, values: Sequence[Any]) -> list[Row]:
+        return patiently(self._patience, _fetched, self._cursor, text, values)
 
     def _execute(self, text: str, values: Mapping[str, object] = MappingProxyType({})) -> list[Row]:
         """Run one statement, again and again while the file is busy: a busy statement has done nothing."""

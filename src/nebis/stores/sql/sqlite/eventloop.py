@@ -7,10 +7,12 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nebis.flow import Flow
+from nebis.flow import Ask, Flow
 
 if TYPE_CHECKING:
     from nebis.stores.sql.sqlite.sessions import SqliteSessions
@@ -22,6 +24,10 @@ SLOW_SECONDS: Final = 0.05
 
 BATCHES_APART: Final = 20
 """How many batches go to the thread as a whole after a slow one."""
+
+
+HAND_OVER_SECONDS: Final = 0.001
+"""How long the loop stands still for the thread to begin a commit; mostly that takes a tenth of it."""
 
 
 class LoopTurns:
@@ -38,6 +44,8 @@ class LoopTurns:
         # A thread of its own: one that waited for the connection on behalf of another loop could not bring it back.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nebis-sqlite")
         self._started_by = os.getpid()
+        self._begins = Lock()
+        """Released by the thread when it begins a commit."""
         self._on_thread = 0
         self._is_committing = False
         self._waiting: deque[tuple[Flow[Any], asyncio.Future[Any]]] = deque()
@@ -95,22 +103,52 @@ class LoopTurns:
                 self._submit(future, self._sessions.run, flow)
             else:
                 self._is_committing = True
-                self._submit(future, self._sessions.finish, flow, ask)
+                self._hand_over(flow, future, ask)
         if self._loop.time() - started > SLOW_SECONDS:
             self._batches_apart = BATCHES_APART
 
+    def _hand_over(self, flow: Flow[Any], future: asyncio.Future[Any], ask: Ask[Any]) -> None:
+        """Let the thread finish a batch, and let it begin before the loop goes on.
+
+        A busy loop lets go of the interpreter only when it has nothing left to do. The disk would be idle until then,
+        and the loop would be while the disk is not.
+        """
+        self._begins.acquire(blocking=False)
+        self._submit(future, self._finish, flow, ask, future)
+        self._begins.acquire(timeout=HAND_OVER_SECONDS)
+
+    def _finish(self, flow: Flow[T], ask: Ask[Any], future: asyncio.Future[T]) -> T:
+        self._begins.release()
+        return self._sessions.finish(flow, ask, partial(self._call_loop, _tell, future, None))
+
     def _submit(self, future: asyncio.Future[Any], work: Callable[..., Any], *args: object) -> None:
         self._on_thread += 1
-        self._loop.run_in_executor(self._thread, work, *args).add_done_callback(partial(self._came_back, future))
+        self._thread.submit(self._do, future, work, *args)
 
-    def _came_back(self, future: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
+    def _do(self, future: asyncio.Future[Any], work: Callable[..., Any], *args: object) -> None:
+        """Do some work, on the thread, and tell the loop. A future of the thread's own would be told to nobody."""
+        try:
+            result, error = work(*args), None
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is the answer of whoever waits.
+            result, error = None, raised
+        self._call_loop(self._came_back, future, error, result)
+
+    def _call_loop(self, act: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # It is closed, so nobody waits any more.
+            self._loop.call_soon_threadsafe(act, *args)
+
+    def _came_back(self, future: asyncio.Future[Any], error: BaseException | None, result: object) -> None:
         self._on_thread -= 1
         # Only an idle thread is given a commit, so that is what comes back first.
         self._is_committing = False
-        error = done.exception()
-        if not future.done():
-            if error is None:
-                future.set_result(done.result())
-            else:
-                future.set_exception(error)
+        _tell(future, error, result)
         self._go_on()
+
+
+def _tell(future: asyncio.Future[Any], error: BaseException | None, result: object) -> None:
+    if future.done():
+        return  # It was cancelled, or told before.
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

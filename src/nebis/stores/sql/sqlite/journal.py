@@ -67,11 +67,16 @@ class GuardedCheckpoints:
         # The first write of a process checkpoints what one that was killed left behind.
         self._changes_at_last = writer.total_changes - _CHANGES_PER_CHECKPOINT
 
+    @property
+    def is_due(self) -> bool:
+        """Tell whether enough changed since the last time."""
+        return self._writer.total_changes - self._changes_at_last > _CHANGES_PER_CHECKPOINT
+
     def checkpoint_when_due(self) -> None:
         """Copy the log into the database if enough changed since the last time; a later write tries again."""
-        changes = self._writer.total_changes
-        if changes - self._changes_at_last <= _CHANGES_PER_CHECKPOINT:
+        if not self.is_due:
             return
+        changes = self._writer.total_changes
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -1,68 +1,78 @@
-"""Plural statements: for many members at once where their text has a list of rows, one by one where it has not."""
+"""Plural statements: reads for many members at once where their text has a list of rows, everything else one by one.
+
+A statement of its own for each member is what SQLite does cheapest: a list of rows to write from is copied to a table
+of its own first, and afterwards only their number is known. A read outside of a transaction takes locks each time.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, pairwise, starmap
+from itertools import chain, pairwise, repeat
+from sqlite3 import Cursor
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from nebis.stores.sql.asks import Query, Row, Statement
 
-Run: TypeAlias = Callable[[str, Sequence[Any]], tuple[list[Row], int]]
-"""Runs a text with the values for its numbers, and returns its rows and how many it has changed."""
-Values: TypeAlias = tuple[Any, ...]
-"""What a statement wants to know of one member, in the order of its columns."""
+Execute: TypeAlias = Callable[[str, Sequence[Any]], Cursor]
+"""Runs a text with the values for its numbers."""
+Fetch: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]
+"""Does the same and returns all rows."""
 
 WIDTHS: Final = (1, 8, 32)
 """How many rows the list of a text has. A list that is too long is filled up with rows of nothing: no member is without
 an identity, so every statement passes over them."""
 
 _POSITION: Final = "position"
-"""The column with a member's place among all, from 1 on, where the members do not bring it."""
+"""A member's place among all, from 1 on, where the members do not bring it."""
 _LAST_FENCE: Final = "last_fence"
 """The highest fence so far, where all members are given theirs at once."""
 
 _LONG = ("outcome", "command")
 
 _NOTHING: Final = 0
-"""Stands for NULL in a list, where there is text or bytes otherwise. Whatever is neither a number, text nor a bytearray
-the driver asks how it wants to be written, and makes and drops an exception on learning that it does not say: ten times
-the price of the value itself."""
-_MAY_BE_NOTHING: Final = frozenset({"identity", "command", "resource_type", "resource_id"})
+"""Stands for NULL where a text has NULLIF(:name, 0). Whatever is neither a number, text nor a bytearray the driver asks
+how it wants to be written, and makes and drops an exception on learning that it does not say: six times the price of
+the value itself."""
 _AS_THEY_ARE: Final = frozenset({int, str})
 _BYTES: Final = {bytes}
+_IDS: Final = {UUID}
+_NONE: Final = {type(None)}
 
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\$(\d+)""")
 """How another database counts parameters, outside of quotes; to SQLite that would be a name."""
 _LIST = re.compile(r"WITH member \([^()]*\) AS \(\s*VALUES \((?P<row>[^()]*)\)\s*\)")
 _RETURNING = re.compile(r"\sRETURNING\s.*\Z", re.DOTALL)
+_WRITE = re.compile(r"\s*(?:INSERT|UPDATE|DELETE)\b")
+_MAY_BE_NOTHING = re.compile(rf"NULLIF\(:(\w+), {_NOTHING}\)")
 
-_NOW = "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"
-"""The fragment `now` of the statements."""
-_NOW_AND_LAST_FENCE = _NOW + ", last FROM nebis_fence"
-_HAS_FENCE = "SELECT 1 FROM nebis_record WHERE identity = ?1 AND fence = ?2"
-_ATTEMPT = "nebis_members"
-"""A savepoint around a statement that may turn out to have changed too few."""
+_CLOCK: Final = "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"
+_FENCES: Final = "(SELECT last FROM nebis_fence)"
+_NOW = f"SELECT {_CLOCK}"
+_NOW_AND_LAST_FENCE = f"{_NOW}, {_FENCES}"
+_LOOKED_UP = re.compile(rf"COALESCE\((\?\d+), (?:{re.escape(_CLOCK)}|{re.escape(_FENCES)})\)")
+"""What a statement looks up unless it is told. SQLite looks at the clock all the same, once for every mention."""
 
 
-def run_plural(query: Query, run: Run, *, is_locked: bool) -> list[Row]:
-    """Run a statement for its members; `is_locked` if nobody else can write until the surrounding transaction ends."""
+def run_plural(query: Query, execute: Execute, fetch: Fetch) -> list[Row]:
+    """Run a statement for its members and return what all were told, or the identities of those that it changed."""
     assert query.members is not None, "Without members a statement is not plural."
+    members = _Members(query.members)
+    if not members.number:
+        return []
     many = _wide(query.statement)
-    if many is None:
-        return _one_by_one(query, query.members, run)
-    members = many.rows(query.members)
-    if many.is_read:
-        shared = _at_one_instant(query.shared, members, run)
-        return [row for part in _parts(members) for row in run(*many.bound(many.text, shared, part))[0]]
-    if len(members) == 1 or not is_locked:
-        return many.each(_at_one_instant(query.shared, members, run), members, run)
-    if _LAST_FENCE in many.shared:
-        return _claimed(many, query.shared, members, run)
-    return _changed(many, _at_one_instant(query.shared, members, run), members, run)
+    if many is not None:
+        shared = _at_one_instant(query.shared, members, fetch)
+        return [row for part in _parts(many.rows(members)) for row in fetch(*many.bound(shared, part))]
+    one = _narrow(query.statement)
+    if members.number > 1 and _LAST_FENCE in one.names:
+        return _claimed(one, query.shared, members, execute, fetch)
+    shared = _at_one_instant(query.shared, members, fetch)
+    if one.returns:
+        return [row for values in one.rows(shared, members) for row in fetch(one.text, values)]
+    return [(identity,) for identity in one.changed(shared, members, execute)]
 
 
 def bytes_of(members: Sequence[Mapping[str, object]]) -> int:
@@ -73,71 +83,64 @@ def bytes_of(members: Sequence[Mapping[str, object]]) -> int:
     return sum(len(value) for name in _LONG for value in columns.get(name, ()) if value)
 
 
-def _claimed(many: _Wide, shared: Mapping[str, object], members: Sequence[Values], run: Run) -> list[Row]:
-    """Insert all at once. Who was inserted is known by its fence: it is newer than any that there was before."""
-    [(now, last_fence)], _ = run(_NOW_AND_LAST_FENCE, ())
+def _claimed(
+    one: _Narrow, shared: Mapping[str, object], members: _Members, execute: Execute, fetch: Fetch
+) -> list[Row]:
+    """Insert each. Which fence and time it would get is known before, so that none has to be told."""
+    [(now, last_fence)] = fetch(_NOW_AND_LAST_FENCE, ())
     if shared["now"] is not None:
         now = shared["now"]
-    shared = {**shared, "now": now, _LAST_FENCE: last_fence}
-    claimed: list[Row] = []
-    for part in _parts(members):
-        _, inserted = run(*many.bound(many.counted, shared, part))
-        rows = [(member[many.identity], last_fence + member[many.position], now) for member in part]
-        claimed += rows if inserted == len(rows) else [row for row in rows if run(_HAS_FENCE, row[:2])[0]]
-    return claimed
+    fences = dict(zip(members.column("identity"), range(last_fence + 1, last_fence + 1 + members.number), strict=True))
+    inserted = one.changed({**shared, "now": now, _LAST_FENCE: last_fence}, members, execute)
+    return [(identity, fences[identity], now) for identity in inserted]
 
 
-def _changed(many: _Wide, shared: Mapping[str, object], members: Sequence[Values], run: Run) -> list[Row]:
-    """Change all at once. If it was not all, nobody can say who it was: then each is asked for itself."""
-    run(f"SAVEPOINT {_ATTEMPT}", ())
-    changed = sum(run(*many.bound(many.counted, shared, part))[1] for part in _parts(members))
-    if changed != len(members):
-        run(f"ROLLBACK TO {_ATTEMPT}", ())
-    run(f"RELEASE {_ATTEMPT}", ())
-    if changed != len(members):
-        return many.each(shared, members, run)
-    return [(member[many.identity],) for member in members]
-
-
-def _one_by_one(query: Query, members: Sequence[Mapping[str, object]], run: Run) -> list[Row]:
-    text, names = _by_position(query.statement), query.statement.parameters
-    shared = _at_one_instant(query.shared, members, run)
-    rows: list[Row] = []
-    for member in members:
-        values = {**shared, **member}
-        told, changed = run(text, _bindable([values[name] for name in names]))
-        rows += told
-        if not told and changed > 0:
-            # Its count says what RETURNING identity would say, for less.
-            rows.append((member.get("identity"),))
-    return rows
-
-
-def _at_one_instant(shared: Mapping[str, object], members: Sequence[object], run: Run) -> Mapping[str, object]:
+def _at_one_instant(shared: Mapping[str, object], members: _Members, fetch: Fetch) -> Mapping[str, object]:
     """Look at the clock once for all members: it is the same clock that each of their statements would ask."""
-    if len(members) == 1 or "now" not in shared or shared["now"] is not None:
+    if members.number == 1 or "now" not in shared or shared["now"] is not None:
         return shared
-    [(now,)], _ = run(_NOW, ())
+    [(now,)] = fetch(_NOW, ())
     return {**shared, "now": now}
 
 
-def _parts(members: Sequence[Values]) -> Iterator[Sequence[Values]]:
+def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     widest = WIDTHS[-1]
-    return (members[begin : begin + widest] for begin in range(0, len(members), widest))
+    return (rows[begin : begin + widest] for begin in range(0, len(rows), widest))
 
 
-def _bindable(values: Iterable[object]) -> list[Any]:
-    return [value.bytes if isinstance(value, UUID) else value for value in values]
+class _Members:
+    """The members by column, whether they came as columns or as dictionaries."""
+
+    def __init__(self, members: Sequence[Mapping[str, object]]) -> None:
+        self.number = len(members)
+        by_name: Mapping[str, Sequence[Any]] | None = getattr(members, "by_name", None)
+        if by_name is None:
+            by_name = {name: [member[name] for member in members] for name in members[0]} if self.number else {}
+        self._by_name = by_name
+
+    def __contains__(self, name: str) -> bool:
+        return name == _POSITION or name in self._by_name
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return a column; where it is not there, the places, or nothing for each."""
+        found = self._by_name.get(name)
+        if found is not None:
+            return found
+        return range(1, self.number + 1) if name == _POSITION else [None] * self.number
 
 
-def _column(name: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column of a list as the driver takes it without asking."""
+def _column(values: Sequence[Any], *, may_be_nothing: bool) -> Iterable[Any]:
+    """Return a column as the driver takes it without asking."""
     kinds = set(map(type, values))
     if kinds <= _AS_THEY_ARE:
         return values
     if kinds == _BYTES:
-        return list(map(bytearray, values))
-    nothing = _NOTHING if name in _MAY_BE_NOTHING else None
+        return map(bytearray, values)
+    if kinds == _IDS:
+        return [bytearray(value.bytes) for value in values]
+    nothing = _NOTHING if may_be_nothing else None
+    if kinds == _NONE:
+        return repeat(nothing, len(values))
     return [nothing if value is None else _quick(value) for value in values]
 
 
@@ -148,9 +151,37 @@ def _quick(value: Any) -> Any:
 
 
 @cache
-def _by_position(statement: Statement) -> str:
-    """Return the text with numbers for names: the driver looks up no names."""
-    return _PARAMETER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], statement.positional)
+def _narrow(statement: Statement) -> _Narrow:
+    return _Narrow(statement)
+
+
+class _Narrow:
+    """One statement for one member at a time, with numbers for names: the driver looks up no names."""
+
+    def __init__(self, statement: Statement) -> None:
+        self.names = statement.parameters
+        self.text = _PARAMETER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], statement.positional)
+        silent = _RETURNING.sub("", self.text)
+        self.returns = silent != self.text or not _WRITE.match(self.text)
+        self.brief = _LOOKED_UP.sub(r"\1", silent)
+        """The same text for whoever knows already what it would look up, and what it would return."""
+        self._may_be_nothing = frozenset(_MAY_BE_NOTHING.findall(statement.text))
+
+    def rows(self, shared: Mapping[str, object], members: _Members) -> Iterator[Row]:
+        """Return the values for the numbers, for one member after the other."""
+        columns = [
+            _column(members.column(name), may_be_nothing=name in self._may_be_nothing)
+            if name in members
+            else repeat(_quick(shared.get(name)), members.number)
+            for name in self.names
+        ]
+        return zip(*columns, strict=True)
+
+    def changed(self, shared: Mapping[str, object], members: _Members, execute: Execute) -> list[Any]:
+        """Run the statement for each, and return the identities of those for whom it changed something."""
+        text = self.brief if members.number > 1 else self.text
+        rows = zip(members.column("identity"), self.rows(shared, members), strict=True)
+        return [identity for identity, values in rows if execute(text, values).rowcount > 0]
 
 
 @cache
@@ -170,56 +201,31 @@ def _wide(statement: Statement) -> _Wide | None:
     )
 
 
-def _written(name: str, number: int) -> str:
-    return f"NULLIF(?{number}, {_NOTHING})" if name in _MAY_BE_NOTHING else f"?{number}"
-
-
 def _renumbered(text: str, numbers: Sequence[str]) -> str:
     return _PARAMETER.sub(lambda found: f"?{numbers.index(found[1]) + 1}" if found[1] else found[0], text)
 
 
 class _Wide:
-    """One statement around a list of rows, and its texts by the length of the list."""
+    """One read around a list of rows, and its texts by the length of the list."""
 
     def __init__(self, *, before: str, after: str, shared: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        self.shared = shared
-        self.columns = columns
-        self.is_read = before.lstrip().startswith("SELECT")
-        self.identity = columns.index("identity")
-        self.position = columns.index(_POSITION) if _POSITION in columns else -1
-        lists = {width: self._list(width) for width in WIDTHS}
-        self.text = {width: f"{before}{rows}{after}" for width, rows in lists.items()}
-        silent = _RETURNING.sub("", after)
-        self.returns = silent != after
-        self.counted = {width: f"{before}{rows}{silent}" for width, rows in lists.items()}
-        """The same texts, but they return nothing: that would take a step, and a turn of the interpreter, per row."""
+        self._shared = shared
+        self._columns = columns
+        self._text = {width: f"{before}{self._list(width)}{after}" for width in WIDTHS}
 
     def _list(self, width: int) -> str:
         # The first parenthesis and the last are in the texts around.
-        ends = [len(self.shared) + place * len(self.columns) for place in range(width + 1)]
-        rows = [zip(self.columns, range(begin + 1, end + 1), strict=True) for begin, end in pairwise(ends)]
-        return "), (".join(", ".join(starmap(_written, row)) for row in rows)
+        ends = [len(self._shared) + place * len(self._columns) for place in range(width + 1)]
+        rows = (range(begin + 1, end + 1) for begin, end in pairwise(ends))
+        return "), (".join(", ".join(f"?{number}" for number in row) for row in rows)
 
-    def rows(self, members: Sequence[Mapping[str, object]]) -> list[Values]:
-        """Return what the list wants to know of each member, from dictionaries or from columns."""
-        columns: Mapping[str, Sequence[object]] | None = getattr(members, "by_name", None)
-        if columns is None:
-            columns = {name: [member[name] for member in members] for name in self.columns if name in members[0]}
-        places = range(1, len(members) + 1)
-        return list(zip(*[_column(name, columns.get(name, places)) for name in self.columns], strict=True))
+    def rows(self, members: _Members) -> list[Row]:
+        """Return what the list wants to know of each member."""
+        columns = [_column(members.column(name), may_be_nothing=False) for name in self._columns]
+        return list(zip(*columns, strict=True))
 
-    def bound(
-        self, texts: Mapping[int, str], shared: Mapping[str, object], part: Sequence[Values]
-    ) -> tuple[str, list[Any]]:
+    def bound(self, shared: Mapping[str, object], part: Sequence[Row]) -> tuple[str, list[Any]]:
         """Return the text for so many members, and the values for its numbers."""
         width = next(width for width in WIDTHS if width >= len(part))
-        values = list(chain([shared.get(name) for name in self.shared], *part))
-        return texts[width], values + [_NOTHING] * (len(self.columns) * (width - len(part)))
-
-    def each(self, shared: Mapping[str, object], members: Sequence[Values], run: Run) -> list[Row]:
-        """Run the statement for one member after the other."""
-        rows: list[Row] = []
-        for member in members:
-            told, changed = run(*self.bound(self.text, shared, [member]))
-            rows += told if self.returns else [(member[self.identity],)] * changed
-        return rows
+        values = list(chain([shared.get(name) for name in self._shared], *part))
+        return self._text[width], values + [None] * (len(self._columns) * (width - len(part)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -71,8 +71,11 @@ class SqliteSessions:
             connection.may_wait = True
         return ask
 
-    def finish(self, flow: Flow[T], ask: Ask[Any]) -> T:
-        """Perform the rest of a flow that was started, from the ask on that may have to wait."""
+    def finish(self, flow: Flow[T], ask: Ask[Any], tell: Callable[[T], None]) -> T:
+        """Perform the rest of a flow that was started, from the ask on that may have to wait.
+
+        What it returns is told before, where a checkpoint comes first: that is nothing to wait for.
+        """
         assert self._connection is not None, "The flow was not started here."
         perform = self._connection.perform
         try:
@@ -85,6 +88,8 @@ class SqliteSessions:
                     ask = flow.send(result)
         except StopIteration as end:
             value: T = end.value
+            if self._connection.is_checkpoint_due:
+                tell(value)
             return value
         finally:
             self.give_back()

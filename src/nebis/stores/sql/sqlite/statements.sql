@@ -2,7 +2,8 @@
 -- them and no row needs a lock of its own.
 -- Plural ones run once per member. Where the members are a list of rows named "member", the list grows to hold many of
 -- them, and one run is for all; a row without an identity is no member. OR FAIL saves a copy of every page: what a
--- statement that fails left behind is rolled back with all the rest.
+-- statement that fails left behind is rolled back with all the rest. NULLIF(:name, 0) lets a member say NULL with a
+-- number, which is bound for less.
 -- 'now' stands still within one run of a statement, however often it is written, and for all members of a plural one.
 -- A plural one that returns nothing is answered with the identity of each member that it changed.
 
@@ -33,60 +34,35 @@ INSERT OR FAIL INTO nebis_record (
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
     lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
 )
-WITH member (
-    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
-    outcome_us, metadata_us, command, position
-) AS (
-    VALUES (
-        :identity, :record_id, :tenant, :scope, :operation, :key, :fingerprint, :fingerprint_version, :mode, :nonce,
-        :lease_us, :outcome_us, :metadata_us, :command, :position
-    )
+VALUES (
+    :identity, :record_id, :tenant, :scope, :operation, :key, :fingerprint, :fingerprint_version, :mode, 'P',
+    COALESCE(:last_fence, (SELECT last FROM nebis_fence)) + :position, :nonce, {now} + :lease_us, 1, 0, :mode = 'O',
+    FALSE, {now}, {now} + :outcome_us, {now} + :outcome_us + :metadata_us, NULLIF(:command, 0)
 )
-SELECT
-    identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, 'P',
-    COALESCE(:last_fence, (SELECT last FROM nebis_fence)) + position, nonce, {now} + lease_us, 1, 0, mode = 'O', FALSE,
-    {now}, {now} + outcome_us, {now} + outcome_us + metadata_us, command
-FROM member
-WHERE identity IS NOT NULL
 ON CONFLICT (identity) DO NOTHING
 RETURNING identity, fence, created_at;
 
 -- name: complete
--- The lease is not asked: a late owner that nobody fenced holds the truth. The guard is that of the fragment `is_owner`.
+-- The lease is not asked: a late owner that nobody fenced holds the truth.
 UPDATE OR FAIL nebis_record
 SET state = 'C',
     is_dirty = FALSE,
     is_awaited = FALSE,
     completed_at = {now},
-    expires_at = max(expires_at, {now} + member.outcome_us),
-    forget_at = max(forget_at, max(expires_at, {now} + member.outcome_us) + member.forget_us),
+    expires_at = max(expires_at, {now} + :outcome_us),
+    forget_at = max(forget_at, max(expires_at, {now} + :outcome_us) + :forget_us),
     doubt_since = NULL,
     doubt_reason = NULL,
     rejection = NULL,
-    outcome_kind = member.outcome_kind,
-    outcome = member.outcome,
-    resource_type = COALESCE(member.resource_type, nebis_record.resource_type),
-    resource_id = COALESCE(member.resource_id, nebis_record.resource_id),
+    outcome_kind = :outcome_kind,
+    outcome = :outcome,
+    resource_type = COALESCE(NULLIF(:resource_type, 0), resource_type),
+    resource_id = COALESCE(NULLIF(:resource_id, 0), resource_id),
     command = NULL
-FROM (
-    WITH member (
-        identity, record_id, fence, nonce, outcome_kind, outcome, outcome_us, forget_us, resource_type, resource_id
-    ) AS (
-        VALUES (
-            :identity, :record_id, :fence, :nonce, :outcome_kind, :outcome, :outcome_us, :forget_us, :resource_type,
-            :resource_id
-        )
-    )
-    SELECT *
-    FROM member
-) AS member
-WHERE nebis_record.identity = member.identity
-    AND nebis_record.record_id = member.record_id
-    AND nebis_record.fence = member.fence
-    AND nebis_record.nonce = member.nonce
-    AND nebis_record.state IN ('P', 'D')
-    AND nebis_record.open_effect IS NULL
-    AND (nebis_record.rejection IS NULL OR member.outcome_kind = 'R');
+WHERE {is_owner}
+    AND state IN ('P', 'D')
+    AND open_effect IS NULL
+    AND (rejection IS NULL OR :outcome_kind = 'R');
 
 -- name: renew
 UPDATE nebis_record
@@ -118,6 +94,22 @@ FROM (
 LEFT JOIN nebis_record AS record ON record.identity = member.identity
 LEFT JOIN nebis_effect AS effect ON effect.record_id = record.record_id
 ORDER BY effect.ordinal;
+
+-- name: read_ended
+-- All that a replay tells, of those members that are completed. Who is not answered is read whole, and so is a record with a
+-- letter that nobody knows, to be refused there.
+SELECT
+    record.identity, record.record_id, record.operation, record.fingerprint_version, record.fingerprint,
+    record.outcome_kind, record.outcome, record.expires_at, {now}
+FROM (
+    WITH member (identity) AS (VALUES (:identity))
+    SELECT *
+    FROM member
+    WHERE identity IS NOT NULL
+) AS member
+JOIN nebis_record AS record ON record.identity = member.identity
+WHERE record.state = 'C'
+    AND record.mode IN ('L', 'D', 'O');
 
 -- name: save
 -- Writes a whole record back. The old life and fence are guarded although the write lock is held.

@@ -1,0 +1,17 @@
+"""Public ids that lead to their record without an index of their own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import migrations
+from django.db.migrations.operations.base import Operation
+
+from nebis.integrations.django.schema import SharedMigration
+
+
+class Migration(migrations.Migration):  # type: ignore[misc]  # Django ships no types.
+    """`0006_ids_that_lead.sql`, applied by Django."""
+
+    dependencies: ClassVar[list[tuple[str, str]]] = [("nebis", "0005_velocity")]
+    operations: ClassVar[list[Operation]] = [SharedMigration("0006_ids_that_lead")]

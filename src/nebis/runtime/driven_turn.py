@@ -1,0 +1,199 @@
+"""One request's turn on an event loop, driven from answer to answer.
+
+The flow of a request mostly waits for batches that others carry. So nothing of its own waits: whoever brings an answer
+lets the flow go on to its next ask, in the same breath. Only what has to be awaited runs in a task, the handler above
+all. Callers wait for a future, and whoever cancels them cancels that: the flow goes on without them (F075).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from nebis.core.answers import Answer, Locked
+from nebis.core.record import Record
+from nebis.core.verbs import Suspend, Verb
+from nebis.flow import Ask, Flow
+from nebis.flows.request import Ending
+from nebis.ports.asks import Apply, KeepAlive, MakeClaim, Tell, TellClaimed, TellCompleted
+from nebis.ports.observer import Event
+from nebis.runtime.async_turn import AsyncTurn
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = frozenset({MakeClaim, KeepAlive, Tell, TellClaimed, TellCompleted})
+"""Asks that take no time."""
+
+
+class DrivenTurn(AsyncTurn, Generic[T]):
+    """A turn that takes the answers to what its flow asks: to a batch it is whoever waits."""
+
+    is_driven = True
+    applies_directly: ClassVar[bool] = True
+    """Whether verbs go to the batcher without a performer; not where tests have put performers of their own."""
+    _flow: Flow[T]
+    waiter: asyncio.Future[T] | None
+    """What the caller waits for, until it is told."""
+    _is_over: bool = False
+    _context: Context
+    """The caller's: handlers and observers see it, wherever an answer comes from."""
+
+    def start(self, flow: Flow[T]) -> asyncio.Future[T]:
+        """Go as far as possible now; return what tells how the flow ended."""
+        self._flow = flow
+        self.waiter = ended = self._world.loop.create_future()
+        self._context = copy_context()
+        self._world.under_way.add(self)
+        self._advance(flow.send, None)
+        return ended
+
+    def done(self) -> bool:
+        """Tell whether nothing is done with an answer any more."""
+        return self._is_over
+
+    def set_result(self, answer: Answer | Locked) -> None:
+        """Go on with an answer."""
+        self._advance(self._flow.send, answer)
+
+    def set_exception(self, error: Exception) -> None:
+        """Go on with what went wrong instead."""
+        self._advance(self._flow.throw, error)
+
+    def _advance(self, go_on: Callable[[Any], Ask[Any]], given: object) -> None:
+        """Let the flow go on until it has to wait."""
+        flow, performs, world = self._flow, self.performs, self._world
+        try:
+            ask = go_on(given)
+            while True:
+                kind = type(ask)
+                try:
+                    if kind in _AT_ONCE:
+                        answer = performs[kind](self, ask)
+                    elif kind is Apply and self._may_send:
+                        self._send(ask.verb)  # type: ignore[attr-defined]  # Only that kind has one.
+                        return
+                    else:
+                        # In a task, and with the ask still to be performed: there it is awaited.
+                        self.task = world.loop.create_task(self._rest(ask), context=self._context)
+                        return
+                except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(answer)
+        except StopIteration as stop:
+            self._tell_result(stop.value)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller, and not for the neighbours in a batch.
+            self._tell_error(error)
+
+    @property
+    def _may_send(self) -> bool:
+        """Tell whether a verb may wait among others; a lone one is carried by a task of its own, for less."""
+        return self.applies_directly and self.transaction is None and not self._world.is_quiet
+
+    def _send(self, verb: Verb) -> None:
+        if self._watch is not None and type(verb) is Suspend:
+            verb = self._watch.sends(verb)
+        self._world.send(verb, self)
+
+    async def _rest(self, ask: Ask[Any]) -> None:
+        """Do the same in a task, from this ask on, until nothing has to be awaited any more."""
+        flow, performs = self._flow, self.performs
+        try:
+            try:
+                while True:
+                    try:
+                        if type(ask) is Apply and self._may_send:
+                            self._send(ask.verb)
+                            self.task = None
+                            return
+                        answer = performs[type(ask)](self, ask)
+                        if hasattr(answer, "__await__"):
+                            answer = await answer
+                    except BaseException as error:  # noqa: BLE001 - the flow decides, as with every driver.
+                        ask = flow.throw(error)
+                    else:
+                        ask = flow.send(answer)
+            finally:
+                if self.transaction is not None:
+                    await self.close()
+        except StopIteration as stop:
+            self._tell_result(stop.value)
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+        except BaseException as error:
+            # Told to the caller, whatever it is, and the turn is over; what ends the process goes on besides.
+            task = self.task
+            self._tell_error(error)
+            if not isinstance(error, Exception):
+                assert task is not None  # It is this one.
+                task.add_done_callback(asyncio.Task.exception)  # Else the loop would complain that nobody asked.
+                raise
+
+    def _observed(self, event: Event) -> None:
+        # A copy, as the handler's task may be in the other one at this moment.
+        self._context.copy().run(super()._observed, event)
+
+    def _tell_result(self, result: T) -> None:
+        ended = self._end()
+        self.forget()
+        if not ended.done():  # A caller that was cancelled waits no longer.
+            ended.set_result(result)
+
+    def _tell_error(self, error: BaseException) -> None:
+        ended = self._end()
+        self.forget()
+        if not ended.done():
+            ended.set_exception(error)
+
+    def abandon(self) -> None:
+        """End as a crash would: nothing more is asked for, and the lease decides."""
+        self.forget()
+        if not self._is_over:
+            self._end().cancel()
+            self._flow.close()
+
+    def _end(self) -> asyncio.Future[T]:
+        """Let go of everything but the caller. It may get an error that knows this turn: that would be a circle."""
+        ended, self.waiter = self.waiter, None
+        assert ended is not None  # It ends once.
+        self._is_over = True
+        self.task = None
+        self._world.left(self)
+        return ended
+
+
+class OpeningTurn(DrivenTurn["Record | Ending"]):
+    """The turn of a request whose work is done elsewhere: driven until it owns a record, which is then kept alive.
+
+    Whoever took it closes it, also after an error or a cancellation.
+    """
+
+    _unheard: asyncio.Future[Record | Ending] | None = None
+
+    def again(self) -> asyncio.Future[Record | Ending]:
+        """Return what tells somebody else how it ended, where whoever waited for that was cancelled."""
+        if self._unheard is None:
+            self._unheard = self.waiter = self._world.loop.create_future()
+        return self._unheard
+
+    def _tell_result(self, result: Record | Ending) -> None:
+        ended = self._end()
+        if not isinstance(result, Record):
+            self.forget()
+        ended.set_result(result)
+
+    def _end(self) -> asyncio.Future[Record | Ending]:
+        ended = super()._end()
+        if ended.done():
+            self._unheard = ended = self._world.loop.create_future()
+            ended.add_done_callback(_heard)
+        return ended
+
+
+def _heard(ended: asyncio.Future[Any]) -> None:
+    """Look at an error that perhaps nobody will ask for."""
+    if not ended.cancelled():
+        ended.exception()

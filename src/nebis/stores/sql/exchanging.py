@@ -1,0 +1,98 @@
+"""Claims and completions: what nearly every batch is made of, written straight, and in one trip.
+
+Whatever does not go as hoped is left unanswered, for `batch` to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from struct import unpack
+from typing import Any, Final
+
+from nebis.core.answers import Answer, Grant, Locked, make_granted
+from nebis.core.claiming import first_life
+from nebis.core.owning import KEPT
+from nebis.core.verbs import Claim, Complete, Verb
+from nebis.flow import Flow
+from nebis.stores.sql.asks import Query, Row
+from nebis.stores.sql.dialect import Statements
+from nebis.stores.sql.members import claims, completions, exchanging
+
+_EXCHANGED: Final = frozenset({Claim, Complete})
+_IDENTITY_BYTES: Final = 32
+_NEW: Final = Grant.NEW
+"""Looked up once: every new key is answered with it."""
+_identity: Final = attrgetter("identity")
+_owned_identity: Final = attrgetter("ownership.identity")
+
+
+def is_exchange(verbs: Iterable[Verb]) -> bool:
+    """Tell whether these are claims and completions and nothing else."""
+    return _EXCHANGED.issuperset(map(type, verbs))
+
+
+class Exchange:
+    """The claims and completions of one batch, and the answers to those that went as hoped."""
+
+    def __init__(self, verbs: Sequence[Any]) -> None:
+        self._verbs = verbs
+        # Sorted, because a claim waits for whoever is inserting the same key.
+        self._claims: list[Claim] = sorted([verb for verb in verbs if type(verb) is Claim], key=_identity)
+        self._completions: list[Complete] = [verb for verb in verbs if type(verb) is Complete]
+        self._new: list[bytes] = list(map(_identity, self._claims))
+        self._owned: list[bytes] = list(map(_owned_identity, self._completions))
+        assert len({*self._new, *self._owned}) == len(verbs), "an identity appears at most once in a batch"
+        self.answers: dict[bytes, Answer | Locked] = {}
+        """By identity; one that is not in here is unanswered."""
+        self.ended: list[bytes] = []
+        """The identities of the records that were completed."""
+
+    def run(self, statements: Statements, now: int | None) -> Flow[None]:
+        """Claim and complete in one trip."""
+        shared = {"now": now}
+        if not self._completions:
+            rows: list[Row] = yield Query(statements.claim, shared, claims(self._claims))
+            if rows:
+                identities, fences, [instant, *_] = zip(*rows, strict=True)
+                self._grant(b"".join(identities), fences, instant)
+        elif not self._claims:
+            members = completions(self._completions)
+            rows = yield Query(statements.complete, shared, members, statements.complete_alone)
+            self._keep(b"".join([row[0] for row in rows]))
+        else:
+            assert statements.exchange is not None
+            members = exchanging(self._claims, self._completions)
+            [row] = yield Query(statements.exchange, shared, members, statements.exchange_alone)
+            begun, drawn, instant, ended = row
+            self._grant(begun or b"", unpack(f"!{len(drawn) // 8}q", drawn) if drawn else (), instant)
+            self._keep(ended or b"")
+
+    def _grant(self, begun: bytes, fences: Sequence[Any], instant: int) -> None:
+        """Answer the claims that began a record, by their identities end to end."""
+        granted: Iterable[Claim] = self._claims
+        if begun != b"".join(self._new):  # Not all of them did, or not in this order.
+            asked = dict(zip(self._new, self._claims, strict=True))
+            granted = [asked[identity] for identity in _cut(begun)]
+        answers = self.answers
+        for claim, fence in zip(granted, fences, strict=True):
+            answers[claim.identity] = make_granted(record=first_life(claim, instant, fence), how=_NEW)
+
+    def _keep(self, ended: bytes) -> None:
+        """Answer the completions that were stored, by their identities end to end."""
+        # Each comes once, so that as many as were hoped for are all of them.
+        is_all = len(ended) == _IDENTITY_BYTES * len(self._owned)
+        self.ended = self._owned if is_all else list(_cut(ended))
+        self.answers.update(dict.fromkeys(self.ended, KEPT))
+
+    def in_order(self) -> list[Answer | Locked]:
+        """Return all answers, in the order in which was asked."""
+        answers = self.answers
+        return [
+            answers[verb.identity if type(verb) is Claim else verb.ownership.identity]  # It is one of the two.
+            for verb in self._verbs
+        ]
+
+
+def _cut(joined: bytes) -> Iterator[bytes]:
+    return (joined[place : place + _IDENTITY_BYTES] for place in range(0, len(joined), _IDENTITY_BYTES))
