@@ -9,6 +9,7 @@ CONTENDERS: tuple[Contender, ...] = (
     Contender(
         system="naive-psycopg", store="postgres", open=naive.psycopg_async, app=web.around_call(naive.psycopg_async)
     ),
+    Contender(system="naive-psycopg-autocommit", store="postgres", open=naive.psycopg_autocommit),
     Contender(
         system="naive-asyncpg", store="postgres", open=naive.asyncpg_async, app=web.around_call(naive.asyncpg_async)
     ),

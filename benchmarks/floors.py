@@ -130,7 +130,7 @@ def _upkeep(book: Book) -> Iterator[Verdict]:
         ("bytes per record, 300-byte body", "bytes_per_record", 900, 600),
         ("bytes of WAL per cycle", "wal_bytes_per_cycle", 1300, 950),
         ("fingerprint of 300 bytes of JSON, standard library, us", "fingerprint_us", 25, 15),
-        # Installed where this is measured; Nebis has no use for it.
+        # Installed where this is measured; a fingerprint has no use for it.
         ("fingerprint of 300 bytes of JSON, with orjson installed, us", "fingerprint_us", 6, 4),
         ("1,000 attempts in flight with 4 KB bodies, MB", "memory_megabytes", 60, 25),
     ):

@@ -25,8 +25,22 @@ _SQLITE_TABLE = _TABLE.format(json="text", now="DEFAULT CURRENT_TIMESTAMP")
 
 @asynccontextmanager
 async def psycopg_async(places: Places, work: Work) -> AsyncIterator[AsyncCall]:
+    """Use psycopg as its documentation shows: what is done with a connection of the pool is committed at the end."""
+    async with _psycopg(places, work, autocommit=False) as call:
+        yield call
+
+
+@asynccontextmanager
+async def psycopg_autocommit(places: Places, work: Work) -> AsyncIterator[AsyncCall]:
+    """Do the same without BEGIN and COMMIT: each statement is a transaction, for those who know that setting."""
+    async with _psycopg(places, work, autocommit=True) as call:
+        yield call
+
+
+@asynccontextmanager
+async def _psycopg(places: Places, work: Work, *, autocommit: bool) -> AsyncIterator[AsyncCall]:
     pool = AsyncConnectionPool(
-        places.postgres_url, min_size=POOL_SIZE, max_size=POOL_SIZE, open=False, kwargs={"autocommit": True}
+        places.postgres_url, min_size=POOL_SIZE, max_size=POOL_SIZE, open=False, kwargs={"autocommit": autocommit}
     )
     async with pool:
         await pool.wait()

@@ -18,8 +18,8 @@ from benchmarks.load import described, percentile
 from benchmarks.work import ANSWER, COMMAND, Work
 from benchmarks.worker import parser, places_of, run_loop, say
 from nebis import AsyncAttempt, AsyncNebis, Declared, Local, Sticky
-from nebis.core.fingerprint import FingerprintRule, fingerprint
-from nebis.core.secret import Secret
+from nebis.core.fingerprint import Fingerprinting, FingerprintVersions
+from nebis.core.secret import Keyring, Secret
 
 STEP_CALLS = 200
 IN_FLIGHT = 1000
@@ -148,11 +148,11 @@ def _resident_bytes() -> int:
 
 
 async def fingerprints(_location: str) -> dict[str, Any]:
-    """Time the digest of a command that is 300 bytes of JSON."""
-    secret, rule = Secret(b"s" * 32), FingerprintRule()
+    """Time the digest of a command that is 300 bytes of JSON, as an operation makes it for every request."""
+    made = Fingerprinting(FingerprintVersions(), Keyring((Secret(b"s" * 32),)), operation="create_payment")
 
     def once() -> None:
-        fingerprint(secret, rule, operation="create_payment", command=ANSWER)
+        made.of(ANSWER)
 
     number = 2000
     best = min(timeit.repeat(once, number=number, repeat=7))

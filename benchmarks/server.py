@@ -8,7 +8,7 @@ from benchmarks.contender import Contender, Places
 from benchmarks.contenders import contender_of
 from benchmarks.load import described
 from benchmarks.work import Work
-from benchmarks.worker import parser, places_of, run_loop, say
+from benchmarks.worker import let_rest, parser, places_of, run_loop, say
 
 
 async def serve(contender: Contender, places: Places) -> None:
@@ -18,6 +18,7 @@ async def serve(contender: Contender, places: Places) -> None:
     async with contender.app(places, Work()) as app:
         listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off", access_log=False, log_level="warning"))
+        let_rest()
         say({"ready": True, "port": listening.getsockname()[1]})
         await server.serve(sockets=[listening])
 

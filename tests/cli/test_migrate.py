@@ -14,7 +14,7 @@ from tests.engines.binaries import find_binaries
 
 NAMES = [
     *("0001_record", "0002_counters_and_attempts", "0003_people", "0004_messages", "0005_velocity"),
-    *("0006_ids_that_lead", "0007_plain_checks", "0008_fewer_checks"),
+    *("0006_ids_that_lead", "0007_plain_checks", "0008_fewer_checks", "0009_less_log"),
 ]
 APPLIED = "".join(f"applied {name}\n" for name in NAMES)
 

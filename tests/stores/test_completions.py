@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Thread
 
 import psycopg
 import pytest
 
-from nebis.core.answers import Granted, Kept, Locked, Running
+from nebis.core.answers import Granted, Kept, Locked, Reused, Running
 from nebis.core.owning import KEPT
 from nebis.core.record import Outcome, OutcomeKind, Retention
 from nebis.core.verbs import Complete, Renew
@@ -115,3 +118,36 @@ def test_whoever_waits_is_woken_by_the_completion_and_nobody_else(
         [call] = listener.notifies(timeout=5, stop_after=1)
         assert call.payload == claim(2).identity.hex()
         assert not list(listener.notifies(timeout=0))
+
+
+def test_a_key_that_begins_elsewhere_in_this_moment_harms_no_neighbour(
+    store: SqlStore, sessions: BlockingSessions, postgres_url: str
+) -> None:
+    """Both see that the key is new, and the index lets one of them have it."""
+    [end] = begun(store, sessions, 1)
+    answers: list[object] = []
+
+    with psycopg.connect(postgres_url) as twin:
+        twin.execute(
+            "INSERT INTO nebis_record SELECT (jsonb_populate_record(record, %s::jsonb)).* FROM nebis_record AS record",
+            (json.dumps({"identity": f"\\x{claim(2).identity.hex()}", "record_id": str(claim(2).record_id)}),),
+        )
+        waiting = Thread(target=lambda: answers.extend(sessions.run(store.apply([claim(2), claim(3), end]))))
+        waiting.start()
+        _await_waiting(postgres_url)
+    waiting.join()
+
+    [theirs, ours, kept] = answers
+    assert isinstance(theirs, Running | Reused)
+    assert isinstance(ours, Granted)
+    assert kept == KEPT
+
+
+def _await_waiting(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as onlooker:
+        for _ in range(500):
+            found = onlooker.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchone()
+            if found is not None and found[0]:
+                return
+            time.sleep(0.01)
+    raise AssertionError("nobody waits for the twin")

@@ -191,7 +191,7 @@ def test_rows_from_before_are_not_read_by_the_migration_and_can_be_validated_lat
     backend.sessions.run(backend.store.apply([complete(granted.record.ownership)], now=START_US))
 
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        assert backend.sessions.run(backend.store.migrate()) == ("0008_fewer_checks",)
+        assert "0008_fewer_checks" in backend.sessions.run(backend.store.migrate())
         names = connection.execute(
             "SELECT conname FROM pg_constraint WHERE conrelid = 'nebis_record'::regclass AND NOT convalidated"
         ).fetchall()

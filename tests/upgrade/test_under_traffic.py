@@ -17,7 +17,7 @@ REQUESTS_PER_SECOND = 200
 THREADS = 8
 NAMES = (
     *("0002_counters_and_attempts", "0003_people", "0004_messages", "0005_velocity", "0006_ids_that_lead"),
-    *("0007_plain_checks", "0008_fewer_checks"),
+    *("0007_plain_checks", "0008_fewer_checks", "0009_less_log"),
 )
 APPLIED = "".join(f"applied {name}\n" for name in NAMES)
 

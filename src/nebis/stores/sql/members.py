@@ -9,7 +9,7 @@ from nebis.core.owning import UNKNOWN_FORGET_FACTOR
 from nebis.core.record import OutcomeKind, Ownership
 from nebis.core.verbs import Claim, Complete
 from nebis.stores.sql.asks import Columns, Member
-from nebis.stores.sql.rows import MODES, OUTCOME_KINDS
+from nebis.stores.sql.rows import MODES, OUTCOME_KINDS, stored_scope
 
 Values = dict[str, object]
 
@@ -40,7 +40,7 @@ def claiming(claim: Claim) -> Values:
         "identity": claim.identity,
         "record_id": claim.record_id,
         "tenant": claim.tenant,
-        "scope": terms.scope,
+        "scope": stored_scope(terms.scope, terms.operation),
         "operation": terms.operation,
         "key": claim.key,
         "fingerprint": fingerprint,
@@ -63,7 +63,7 @@ def claiming_all(claims: Sequence[Claim]) -> Columns:
         identity=[claim.identity for claim in claims],
         record_id=[claim.record_id for claim in claims],
         tenant=[claim.tenant for claim in claims],
-        scope=[each.scope for each in terms],
+        scope=[stored_scope(each.scope, each.operation) for each in terms],
         operation=[each.operation for each in terms],
         key=[claim.key for claim in claims],
         fingerprint=[fingerprint for _, fingerprint in newest],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
 
+from nebis.core.identity import PerOperation, scope_name
 from nebis.core.record import (
     Effect,
     EffectClass,
@@ -86,6 +88,26 @@ def outcome_kind_of(letter: str) -> OutcomeKind:
     return _OUTCOME_KIND_OF.get(letter) or _meaning(_OUTCOME_KIND_OF, letter, "outcome kind")
 
 
+_ESCAPE = "="
+"""Begins a stored scope that would otherwise be taken for another; no scope that an operation has needs it."""
+
+
+# All claims of an operation have the same scope, and there are few operations.
+@lru_cache(maxsize=1024)
+def stored_scope(scope: str, operation: str) -> str:
+    """Return a scope as a row has it: nothing for the usual one, which the operation's name tells already."""
+    if scope == scope_name(PerOperation(), operation=operation):
+        return ""
+    return scope if scope and scope[0] != _ESCAPE else _ESCAPE + scope
+
+
+def scope_of(stored: str, operation: str) -> str:
+    """Return what `stored_scope` was given; what older code wrote out stands for itself."""
+    if not stored:
+        return scope_name(PerOperation(), operation=operation)
+    return stored[1:] if stored[0] == _ESCAPE else stored
+
+
 def records_of(rows: Iterable[Row]) -> dict[bytes, Record]:
     """Return the records of joined rows, by identity, in the order of the rows; absent records are passed over."""
     firsts: dict[bytes, Row] = {}
@@ -106,7 +128,7 @@ def record_values(record: Record) -> dict[str, object]:
         "identity": record.identity,
         "record_id": record.record_id,
         "tenant": record.tenant,
-        "scope": record.scope,
+        "scope": stored_scope(record.scope, record.operation),
         "operation": record.operation,
         "key": record.key,
         "fingerprint": record.fingerprint,
@@ -166,6 +188,7 @@ def _record(row: Row, effects: tuple[Effect, ...]) -> Record:
         record_id = RecordId(UUID(bytes=record_id))
     if outcome_kind is not None:
         outcome_kind = outcome_kind_of(outcome_kind)
+    scope = scope_of(scope, operation)
     mode = _MODE_OF.get(mode) or _meaning(_MODE_OF, mode, "mode")
     state = _STATE_OF.get(state) or state_of(state)
     resource = None if resource_type is None else Resource(type=resource_type, id=resource_id)

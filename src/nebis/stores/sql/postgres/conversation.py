@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.stores.sql.asks import Begin, Columns, Commit, Member, Query, Rollback, Row, Statement
 from nebis.stores.sql.postgres.failures import Stage, Trouble, is_lost_replication, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
@@ -115,7 +115,7 @@ class Conversation:
         ask = self._query_in_transaction if self._wraps_statements else self._query
         try:
             return (yield from ask(query, alone))
-        except RowLocked:  # Refused and rolled back, so that nothing of it stays.
+        except (RowLocked, Spoilt):  # Refused and rolled back, so that nothing of it stays.
             return (yield from ask(query))
 
     def _query_in_transaction(self, query: Query, statement: Statement | None = None) -> Flow[list[Row]]:

@@ -49,7 +49,7 @@ CROSS JOIN LATERAL (
 ) AS found
 JOIN nebis_record AS record ON record.identity = ANY (ARRAY[found.identity]) AND record.record_id = wanted.record_id
 
--- fragment: claiming
+-- fragment: first_lives
 -- Begins the first life of a key: exactly what `first_life` says. Sorted, because it waits for whoever is inserting
 -- the same key, and two batches that wait in different orders would wait for ever.
 INSERT INTO nebis_record AS record (
@@ -70,8 +70,20 @@ CROSS JOIN unnest(
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
     outcome_us, metadata_us, command, position
 )
+
+-- fragment: claiming
+{first_lives}
 ORDER BY member.position
 ON CONFLICT (identity) DO NOTHING
+RETURNING record.identity, record.fence, record.created_at
+
+-- fragment: claiming_alone
+-- The same where the whole statement may fail: a key that somebody begins in this very moment is refused by the index,
+-- and nothing has happened. To be told so politely costs every new key a mark in the table, a second one that takes it
+-- back, and 48 bytes of the log.
+{first_lives}
+WHERE NOT EXISTS (SELECT FROM nebis_record AS twin WHERE twin.identity = ANY (ARRAY[member.identity]))
+ORDER BY member.position
 RETURNING record.identity, record.fence, record.created_at
 
 -- name: claim
@@ -274,7 +286,7 @@ ended AS MATERIALIZED (
 -- The same as `complete_alone` is to `complete`.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 claimed AS (
-    {claiming}
+    {claiming_alone}
 ),
 {begun},
 instant AS MATERIALIZED (
