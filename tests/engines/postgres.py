@@ -202,6 +202,17 @@ class PostgresServer:
             connection.execute(statement)
 
 
+def wait_until_one_waits(url: str, beginning: str = "") -> None:
+    """Return when a statement of this database that begins like this waits for a lock; the server tells nobody."""
+    waiting = (
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()"
+        " AND starts_with(query, %s) AND wait_event_type = 'Lock')"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(waiting, (beginning,)).fetchone() != (True,):
+            connection.execute("SELECT pg_sleep(0.01)")
+
+
 def _start_janitor(home: Path) -> subprocess.Popen[bytes]:
     """Start a process that removes `home` when this one closes the pipe or dies, even by SIGKILL.
 

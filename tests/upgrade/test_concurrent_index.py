@@ -19,6 +19,7 @@ from nebis.stores.sql.migrations import apply_next, migrate, read_migration, ver
 from nebis.stores.sql.script import script
 from nebis.stores.sql.statements import read_statements
 from nebis.testing.conformance.specimens import claim
+from tests.engines.postgres import wait_until_one_waits
 
 SOURCE = """-- Made for this test.
 -- transaction: none
@@ -50,21 +51,13 @@ def attended(backend: BlockingBackend, dialect: Dialect) -> tuple[str, ...] | No
     return backend.sessions.run(apply_next(dialect, is_attended=True))
 
 
-def wait_until_it_waits(url: str) -> None:
-    """Return when the statement that builds the index waits for older transactions."""
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX%' AND wait_event_type = 'Lock'"
-    with psycopg.connect(url, autocommit=True) as connection:
-        while connection.execute(waiting).fetchone() != (1,):
-            connection.execute("SELECT pg_sleep(0.01)")
-
-
 def test_an_index_is_built_while_others_write(postgres_url: str, backend: BlockingBackend, later: Dialect) -> None:
     """It outwaits a transaction for longer than any lock timeout, and nobody waits for it."""
     backend.sessions.run(backend.store.migrate())
     with psycopg.connect(postgres_url) as user, ThreadPoolExecutor(1) as pool:
         user.execute("LOCK TABLE nebis_record IN ROW EXCLUSIVE MODE")
         building = pool.submit(attended, backend, later)
-        wait_until_it_waits(postgres_url)
+        wait_until_one_waits(postgres_url, "CREATE INDEX")
         user.execute("SELECT pg_sleep(0.7)")  # Longer than the 0.5 s that our sessions wait for a lock.
         [answer] = backend.sessions.run(backend.store.apply([claim()]))
         was_building = not building.done()
@@ -86,7 +79,7 @@ def test_a_run_that_was_cut_off_is_repeated_from_its_start(
     with psycopg.connect(postgres_url) as user, ThreadPoolExecutor(1) as pool:
         user.execute("LOCK TABLE nebis_record IN ROW EXCLUSIVE MODE")
         building = pool.submit(attended, backend, later)
-        wait_until_it_waits(postgres_url)
+        wait_until_one_waits(postgres_url, "CREATE INDEX")
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX%'")
         with pytest.raises(StoreFailure):
@@ -106,7 +99,7 @@ def test_of_two_people_one_builds(postgres_url: str, backend: BlockingBackend, l
     with psycopg.connect(postgres_url) as user, ThreadPoolExecutor(1) as pool:
         user.execute("LOCK TABLE nebis_record IN ROW EXCLUSIVE MODE")
         building = pool.submit(attended, backend, later)
-        wait_until_it_waits(postgres_url)
+        wait_until_one_waits(postgres_url, "CREATE INDEX")
         with pytest.raises(RowLocked, match="somebody else is applying 0900_created_at"):
             attended(second, later)
         user.rollback()

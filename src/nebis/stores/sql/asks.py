@@ -78,8 +78,9 @@ class Query(Ask[list[Row]]):
     shared: Mapping[str, object] = field(default_factory=dict)
     members: Sequence[Member] | None = None
     alone: Statement | None = None
-    """What does the same for less where it is a transaction of its own. A lock may be in its way, which `statement`
-    then goes around; a connection that knows no such locks need not look at it."""
+    """What does the same for less where it is a transaction of its own. A lock may be in its way, or a key that begins
+    elsewhere in the same moment; then nothing of it stays, and `statement` goes around either. A connection that knows
+    no such rivals need not look at it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,9 @@ class Conversation:
         ask = self._query_in_transaction if self._wraps_statements else self._query
         try:
             return (yield from ask(query, alone))
-        except (RowLocked, Spoilt):  # Refused and rolled back, so that nothing of it stays.
+        except (RowLocked, Spoilt):
+            # Refused and rolled back, so that nothing of it stays. Whether a row is to blame, or only a twin that came
+            # first, the general statement tells.
             return (yield from ask(query))
 
     def _query_in_transaction(self, query: Query, statement: Statement | None = None) -> Flow[list[Row]]:
