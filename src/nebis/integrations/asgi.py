@@ -20,7 +20,7 @@ from nebis.errors import BodyTooLarge, ConfigError, NebisError
 from nebis.flows.request import Ending
 from nebis.http.body import BodyBuffer
 from nebis.http.exchange import Exchange
-from nebis.http.headers import says_json
+from nebis.http.headers import HeaderPairs, is_json, picked
 from nebis.http.options import Reference
 from nebis.http.rawexchange import RawExchange, raw
 from nebis.integrations.protection import Admission, Protection
@@ -67,6 +67,7 @@ class Passage:
         "__weakref__",
         "_has_begun",
         "_has_sent",
+        "_headers",
         "_is_over",
         "_over",
         "_pieces",
@@ -116,6 +117,7 @@ class Passage:
         self.end: asyncio.Future[None] | None = None
         """What the caller waits for while a task of ours runs; cancelled if it is gone."""
         self._scope = scope
+        self._headers: HeaderPairs | None = None
         self._receive = receive
         self._send = send
         # Most bodies come in one message, and most answers leave in one: only for others is anything gathered.
@@ -142,6 +144,14 @@ class Passage:
             if self._has_begun:
                 raise ConfigError([NOT_INSTALLED])
         self.wanted = {**self.wanted, **protection.wanted}
+        self._headers = None
+
+    @property
+    def headers(self) -> HeaderPairs:
+        """Return the headers that are read of this request."""
+        if self._headers is None:
+            self._headers = picked(self._scope.get("headers", ()), self.wanted)
+        return self._headers
 
     async def receive(self) -> Message:
         """Give the route its messages. After the claim no client can hang up on it (F074)."""
@@ -192,8 +202,7 @@ class Passage:
                 raise BodyTooLarge(limit_bytes)
             self.body = body
             # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
-            is_json = body and says_json(self._scope.get("headers", ()))
-            self.tree = parse(body, limit_bytes=limit_bytes) if is_json else body
+            self.tree = parse(body, limit_bytes=limit_bytes) if body and is_json(self.headers) else body
         except NebisError as refusal:
             self.refusal = refusal
             raise
