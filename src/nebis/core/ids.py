@@ -8,6 +8,7 @@ from uuid import UUID, SafeUUID
 from nebis.core.record import RecordId
 
 _UNKNOWN: Final = SafeUUID.unknown
+_number: Final = int.from_bytes
 
 
 class Blank(UUID):
@@ -18,15 +19,14 @@ class Blank(UUID):
     __setattr__ = object.__setattr__  # type: ignore[assignment]  # That of a UUID refuses.
 
 
-def write(blank: Any, bits: int) -> None:
-    """Let a blank be the id of these bits."""
+def write(blank: Any, bits: int) -> RecordId:
+    """Let a blank be the id of these bits, and return it."""
     blank.int = bits
     blank.is_safe = _UNKNOWN
     blank.__class__ = UUID
+    return blank  # type: ignore[no-any-return]  # It is one now.
 
 
 def id_of(stored: bytes) -> RecordId:
     """Return the id of these 16 bytes."""
-    blank = Blank()
-    write(blank, int.from_bytes(stored, "big"))
-    return RecordId(blank)
+    return write(Blank(), _number(stored, "big"))

@@ -52,7 +52,8 @@ def parse(raw: bytes, *, limit_bytes: int = LARGEST_BODY_BYTES, limit_depth: int
 
 
 def _is_deeper(raw: bytes, limit_depth: int) -> bool:
-    if raw.count(b"[") + raw.count(b"{") <= limit_depth:
+    # What is so short would have to lack some closing brackets, and is refused for that.
+    if len(raw) <= 2 * limit_depth or raw.count(b"[") + raw.count(b"{") <= limit_depth:
         return False
     brackets = _STRING.sub(b"", raw).translate(None, _NOT_BRACKETS)
     return max(accumulate(map(_DEPTH_CHANGE.__getitem__, brackets)), default=0) > limit_depth

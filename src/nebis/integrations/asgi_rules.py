@@ -40,7 +40,7 @@ class Protected:
         if found is None:
             await self.app(scope, receive, send)
         else:
-            await found(scope, receive, send)
+            await found.run(scope, receive, send)
 
 
 class _Claiming:
@@ -53,7 +53,7 @@ class _Claiming:
         self._nebis = chosen.nebis
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Claim in the server's own task, as most of what comes after needs no other: a refusal, or a replay.
 
         Only the application runs in a task of ours.

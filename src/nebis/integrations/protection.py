@@ -248,7 +248,7 @@ class Protection(Admission):
             incoming.headers if self._counts_headers else (), incoming.query,
         )
         # fmt: on
-        return self.subject.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)
+        return self.subject.asked(request, secrets, key, tenant, command, deadline)
 
     def ended(
         self, exchange: Exchange | RawExchange, *, error: Exception | None = None, is_own: bool = True

@@ -66,7 +66,7 @@ class DrivenTurn(AsyncTurn, Generic[T]):
 
     def _advance(self, go_on: Callable[[Any], Ask[Any]], given: object) -> None:
         """Let the flow go on until it has to wait."""
-        flow, performs, world = self._flow, self.performs, self._world
+        flow, performs = self._flow, self.performs
         try:
             ask = go_on(given)
             while True:
@@ -79,7 +79,7 @@ class DrivenTurn(AsyncTurn, Generic[T]):
                         return
                     else:
                         # In a task, and with the ask still to be performed: there it is awaited.
-                        self.task = world.loop.create_task(self._rest(ask), context=self._context)
+                        self.task = self._world.loop.create_task(self._rest(ask), context=self._context)
                         return
                 except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
                     ask = flow.throw(error)
@@ -177,7 +177,7 @@ class OpeningTurn(DrivenTurn["Record | Ending"]):
     _unheard: asyncio.Future[Record | Ending] | None = None
 
     def __init__(self, world: AsyncWorld) -> None:
-        DrivenTurn.__init__(self, world, _nobody)
+        AsyncTurn.__init__(self, world, _nobody)
 
     def again(self) -> asyncio.Future[Record | Ending]:
         """Return what tells somebody else how it ended, where whoever waited for that was cancelled."""
