@@ -206,8 +206,9 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
         world, _ = self.opened_here() or await self.opened()
         beginning = Beginning(world, request)
+        ended = beginning.begin()
         try:
-            return beginning.opened(await beginning.ended)
+            return beginning.opened(await ended)
         except BaseException:
             beginning.abandon()
             raise

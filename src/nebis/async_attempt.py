@@ -23,6 +23,7 @@ from nebis.planning import plan_effect, plan_step
 from nebis.policy import microseconds
 from nebis.ports.asks import Raised, Returned
 from nebis.runtime.async_turn import AsyncTurn
+from nebis.runtime.driven_turn import OpeningTurn
 from nebis.runtime.eventloop import AsyncWorld
 from nebis.transaction import AsyncTransaction
 
@@ -143,22 +144,21 @@ class AsyncOpenAttempt:
         await self._turn.close()
 
 
-class Beginning:
+class Beginning(OpeningTurn):
     """A claim on its way, for an integration that runs the work itself."""
 
-    __slots__ = ("_request", "_turn", "abandon", "ended")
-
     def __init__(self, world: AsyncWorld, request: Request) -> None:
+        world.require_open()
+        OpeningTurn.__init__(self, world)
         self._request = request
-        self._turn = turn = world.opening()
-        self.ended = turn.start(begin(request))
-        """What its caller waits for. Cancelled with it, the claim goes on, and has to be heard `again` or abandoned."""
-        self.abandon = turn.abandon
 
-    def again(self) -> asyncio.Future[Record | Ending]:
-        """Return what tells the same to somebody else, after its caller was cancelled."""
-        return self._turn.again() if self.ended.cancelled() else self.ended
+    def begin(self) -> asyncio.Future[Record | Ending]:
+        """Return what its caller waits for.
+
+        Cancelled with it, the claim goes on, and has to be heard `again` or abandoned.
+        """
+        return self.start(begin(self._request))
 
     def opened(self, begun: Record | Ending) -> AsyncOpenAttempt | Ending:
         """Return what the claim came to."""
-        return AsyncOpenAttempt(begun, self._turn, self._request) if isinstance(begun, Record) else begun
+        return AsyncOpenAttempt(begun, self, self._request) if isinstance(begun, Record) else begun

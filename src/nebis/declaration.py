@@ -95,7 +95,7 @@ class Declaration(Subject, Generic[C, R]):
         request = self._request(secrets, key, tenant, command)
         if deadline is None and self._demands_nothing:
             return request
-        return self.asked(request, secrets, key=key, tenant=tenant, command=command, deadline=deadline)
+        return self.asked(request, secrets, key, tenant, command, deadline)
 
     def _request(self, secrets: Secrets, key: str, tenant: str, command: C) -> Request:
         stored = self.encode_command(command)

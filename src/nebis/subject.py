@@ -140,11 +140,10 @@ class Subject:
         )
         # fmt: on
 
-    def asked(
+    def asked(  # noqa: PLR0917 - as above.
         self,
         request: Request,
         secrets: Secrets,
-        *,
         key: str,
         tenant: str,
         command: object,

@@ -122,14 +122,14 @@ async def _leaving_early(
     async with AsyncNebis("memory://") as nebis:
         app, gone = protected(nebis, pay), Client()
         world, _ = await nebis.opened()
-        usual = world._batcher._send
+        usual = world.batcher._send
         caller: asyncio.Task[Any] = asyncio.create_task(gone.ask(app))
 
         async def sent(verbs: Sequence[Verb]) -> Answers:
-            monkeypatch.setattr(world._batcher, "_send", usual)
+            monkeypatch.setattr(world.batcher, "_send", usual)
             return await leaves(caller, usual(verbs))
 
-        monkeypatch.setattr(world._batcher, "_send", sent)
+        monkeypatch.setattr(world.batcher, "_send", sent)
         with pytest.raises(asyncio.CancelledError):
             await caller
         await drain()

@@ -12,7 +12,7 @@ from tests.runtime.verbs import claim, completion, renewal
 
 
 def names(batch: list[Member[str]]) -> list[str]:
-    return [member.waiter for member in batch]
+    return [waiter for _, _, waiter in batch]
 
 
 def test_what_waits_is_shared_between_the_lanes_that_are_free() -> None:
@@ -80,8 +80,8 @@ def test_all_other_writes_of_owners_are_a_kind_of_their_own_and_the_longer_queue
     gathering.leave(first)
     second = gathering.take()
 
-    assert {type(member.verb) for member in first} == {Renew}
-    assert {type(member.verb) for member in second} == {Claim}
+    assert {type(verb) for verb, _, _ in first} == {Renew}
+    assert {type(verb) for verb, _, _ in second} == {Claim}
 
 
 def test_twins_wait_until_the_first_of_them_was_answered() -> None:

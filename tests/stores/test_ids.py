@@ -13,7 +13,7 @@ from nebis.core.answers import Grant, Granted
 from nebis.core.record import RecordId
 from nebis.ports.history import AttemptNote
 from nebis.ports.store import BlockingBackend
-from nebis.runtime.entropy import draw, lead
+from nebis.runtime.entropy import claimed, draw
 from nebis.stores import open_blocking
 from nebis.stores.sql.postgres import backend as postgres
 from nebis.testing.conformance.specimens import START_US, claim, complete, intend
@@ -33,9 +33,8 @@ def backend(postgres_url: str) -> Iterator[BlockingBackend]:
 
 
 def led(identity: bytes) -> RecordId:
-    record_id = draw().record_id
-    lead(record_id, identity)
-    return record_id
+    made = claimed(lambda record_id, _: claim(identity=identity, record_id=record_id), has_leading_id=True)
+    return made.record_id
 
 
 def noted(granted: Granted, started_at: int = 0) -> AttemptNote:

@@ -41,13 +41,14 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
         answer = yield Apply(claim)
     except StoreFailure as failure:
         answer = failure
-    if isinstance(answer, UNANSWERED):
-        answer = yield from _claim_again(claim, request, answer)
-    if isinstance(answer, _BUSY):
-        if claim.will_wait:
-            answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request), answer)
-        if isinstance(answer, Locked):
-            raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
+    if not isinstance(answer, Replay) and not isinstance(answer, Granted):  # As it mostly is: then no more is asked.
+        if isinstance(answer, UNANSWERED):
+            answer = yield from _claim_again(claim, request, answer)
+        if isinstance(answer, _BUSY):
+            if claim.will_wait:
+                answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request), answer)
+            if isinstance(answer, Locked):
+                raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
     assert not isinstance(answer, Granted) or answer.record.nonce == claim.nonce  # I6: granted to us and nobody else.
     return answer
 

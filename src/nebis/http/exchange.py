@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from nebis.errors import RecordCorrupt, ResultUnstorable
@@ -20,6 +21,7 @@ from nebis.http.headers import HeaderPairs, is_name, is_value
 
 _VERSION: Final = 1
 _HEAD_START: Final = 5
+_beginning: Final = Struct(">BI").unpack_from
 _LARGEST_HEAD_BYTES: Final = 64 * 1024
 """More header bytes than any server accepts; it also bounds what a damaged length can make us read."""
 
@@ -154,10 +156,12 @@ def thaw(payload: bytes) -> Stored:
 
 def cut(payload: bytes) -> tuple[bytes, bytes]:
     """Return the head of a stored answer, not yet read, and its body; or raise `RecordCorrupt`."""
-    if len(payload) < _HEAD_START or payload[0] != _VERSION:
+    size = len(payload)
+    version, head_bytes = _beginning(payload) if size >= _HEAD_START else (None, 0)
+    if version != _VERSION:
         raise RecordCorrupt("it is no HTTP answer of a version that this release can read")
-    body_start = _HEAD_START + int.from_bytes(payload[1:_HEAD_START], "big")
-    if body_start > _HEAD_START + _LARGEST_HEAD_BYTES or body_start > len(payload):
+    body_start = _HEAD_START + head_bytes
+    if head_bytes > _LARGEST_HEAD_BYTES or body_start > size:
         raise RecordCorrupt("the head of its answer is truncated")
     return payload[_HEAD_START:body_start], payload[body_start:]
 

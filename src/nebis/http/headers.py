@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 from nebis.errors import HeaderRepeated, KeyRepeated
@@ -18,9 +17,6 @@ _NAME_CHARACTERS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxy
 # One class and no alternative, so that it never backtracks (SEC37).
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WHITESPACE = " \t"
-_ABOUT_BODY: Final = frozenset({b"content-type", b"content-encoding"})
-_KINDS_REMEMBERED: Final = 64
-"""Clients of an API say in a few ways only how their bodies are to be read; a boundary of parts is forgotten soon."""
 
 ALWAYS_READ: Final = frozenset({"authorization", "content-type", "content-encoding"})
 """What `require_once` and `is_json` look at, in lower case."""
@@ -40,7 +36,8 @@ def picked(raw: RawPairs, wanted: Mapping[bytes, str]) -> HeaderPairs:
     """Turn only those header bytes into text that somebody asks for: most of what a client sends nobody does."""
     found = []
     for name, value in raw:
-        text = wanted.get(name.lower())
+        # Servers send them in lower case already, as they should.
+        text = wanted.get(name if name.islower() else name.lower())
         if text is not None:
             found.append((text, value.decode("latin-1")))
     return tuple(found)
@@ -88,20 +85,6 @@ def require_once(pairs: HeaderPairs) -> None:
         raise HeaderRepeated("Content-Type")
 
 
-def says_json(raw: RawPairs) -> bool:
-    """Tell of header bytes what `is_json` tells of text."""
-    found = []
-    for name, value in raw:
-        if name.lower() in _ABOUT_BODY:
-            found.append((name, value))
-    return _says_json(tuple(found))
-
-
-@lru_cache(maxsize=_KINDS_REMEMBERED)
-def _says_json(raw: tuple[tuple[bytes, bytes], ...]) -> bool:
-    return is_json(decoded(raw))
-
-
 def is_json(pairs: HeaderPairs) -> bool:
     """Tell whether the body says that it is JSON, in bytes that can be read as they are."""
     content_type = None
@@ -111,6 +94,8 @@ def is_json(pairs: HeaderPairs) -> bool:
             return False
         if lowered == "content-type" and content_type is None:
             content_type = value
+    if content_type == "application/json":  # As nearly everybody spells it.
+        return True
     media_type = (content_type or "").partition(";")[0].strip(_WHITESPACE).lower()
     return media_type == "application/json" or media_type.endswith("+json")
 

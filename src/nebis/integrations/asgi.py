@@ -20,7 +20,7 @@ from nebis.errors import BodyTooLarge, ConfigError, NebisError
 from nebis.flows.request import Ending
 from nebis.http.body import BodyBuffer
 from nebis.http.exchange import Exchange
-from nebis.http.headers import says_json
+from nebis.http.headers import HeaderPairs, is_json, picked
 from nebis.http.options import Reference
 from nebis.http.rawexchange import RawExchange, raw
 from nebis.integrations.protection import Admission, Protection
@@ -70,7 +70,6 @@ class Passage:
         "_is_over",
         "_over",
         "_pieces",
-        "_receive",
         "_scope",
         "_send",
         "_sent",
@@ -82,10 +81,12 @@ class Passage:
         "body",
         "end",
         "error",
+        "headers",
         "is_own",
         "protection",
         "refusal",
         "render",
+        "source",
         "tenant",
         "tree",
         "wanted",
@@ -97,7 +98,9 @@ class Passage:
     def __init__(self, scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> None:
         self.protection = protection
         self.wanted = _NO_NAMES if protection is None else protection.wanted
-        """The headers that are read of this request."""
+        """Which headers are read of this request."""
+        self.headers: HeaderPairs = ()
+        """These, once the body is whole."""
         self.tenant = ""
         self.body: bytes | None = None
         """The body, once it is whole: a key is never bound to a part of a command (F081)."""
@@ -116,7 +119,8 @@ class Passage:
         self.end: asyncio.Future[None] | None = None
         """What the caller waits for while a task of ours runs; cancelled if it is gone."""
         self._scope = scope
-        self._receive = receive
+        self.source = receive
+        """Where its messages come from."""
         self._send = send
         # Most bodies come in one message, and most answers leave in one: only for others is anything gathered.
         self._has_begun = False
@@ -142,6 +146,8 @@ class Passage:
             if self._has_begun:
                 raise ConfigError([NOT_INSTALLED])
         self.wanted = {**self.wanted, **protection.wanted}
+        if self.body is not None:
+            self.headers = picked(self._scope.get("headers", ()), self.wanted)
 
     async def receive(self) -> Message:
         """Give the route its messages. After the claim no client can hang up on it (F074)."""
@@ -150,7 +156,7 @@ class Passage:
             self._waiting = self._waiting_more.popleft() if self._waiting_more else None
             return message
         if self.attempt is None or self.body is None:
-            message = await self._receive()
+            message = await self.source()
             self._take(message)
             return message
         if not self._is_over:
@@ -161,17 +167,20 @@ class Passage:
     async def whole(self) -> bytes:
         """Read the body to its end, under the cap; raise `BodyTooLarge`, or `Disconnected` if it never ends."""
         while self.body is None:
-            message = await self._receive()
-            self._take(message)
-            if self._waiting is None:
-                self._waiting = message
-            elif self._waiting_more is None:
-                self._waiting_more = deque((message,))
-            else:
-                self._waiting_more.append(message)
-            if message["type"] == "http.disconnect":
-                raise Disconnected
+            self.arrive(await self.source())
         return self.body
+
+    def arrive(self, message: Message) -> None:
+        """Take a message that came before the application asked for it, and keep it for that."""
+        self._take(message)
+        if self._waiting is None:
+            self._waiting = message
+        elif self._waiting_more is None:
+            self._waiting_more = deque((message,))
+        else:
+            self._waiting_more.append(message)
+        if message["type"] == "http.disconnect":
+            raise Disconnected
 
     def _take(self, message: Message) -> None:
         """Keep what arrived of the body; once it is whole, parse it."""
@@ -191,9 +200,9 @@ class Passage:
             elif len(body) > limit_bytes:
                 raise BodyTooLarge(limit_bytes)
             self.body = body
+            self.headers = picked(self._scope.get("headers", ()), self.wanted)
             # Before any parser sees it: what we refuse as ambiguous may also bring one down (F100).
-            is_json = body and says_json(self._scope.get("headers", ()))
-            self.tree = parse(body, limit_bytes=limit_bytes) if is_json else body
+            self.tree = parse(body, limit_bytes=limit_bytes) if body and is_json(self.headers) else body
         except NebisError as refusal:
             self.refusal = refusal
             raise
@@ -250,7 +259,9 @@ class Passage:
 
     def tell(self, ending: Ending, live: RawExchange | None = None) -> Reference | None:
         """Decide what the caller gets; a reference is still to be rebuilt from, as that answer is not stored."""
-        answer = self.protected.raw_answer(ending, tenant=self.tenant, live=live)
+        protection = self.protection
+        assert isinstance(protection, Protection)
+        answer = protection.raw_answer(ending, tenant=self.tenant, live=live)
         if isinstance(answer, Reference):
             return answer
         self.answer = answer

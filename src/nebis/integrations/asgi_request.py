@@ -52,7 +52,7 @@ def arrived(scope: Scope, passage: Passage, command: object = THE_BODY) -> Incom
     assert passage.body is not None
     return make_incoming(
         method=scope["method"],
-        headers=picked(scope.get("headers", ()), passage.wanted),
+        headers=passage.headers,
         query=query_pairs(query.decode("latin-1")) if query else (),
         # Without a router the whole path counts.
         path=scope["path_params"] if "path_params" in scope else {"path": scope["path"]},

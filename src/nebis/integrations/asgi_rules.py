@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
+from asyncio import CancelledError, Future
 from collections.abc import Sequence
 from functools import partial
 from inspect import isawaitable
 
 from nebis.aio import AsyncNebis
 from nebis.async_attempt import Beginning
+from nebis.core.record import Record
 from nebis.errors import NebisError
-from nebis.flows.request import Request
+from nebis.flows.request import Ending, Request
 from nebis.integrations.asgi import PASSAGE, App, Disconnected, Passage, Receive, Scope, Send, entered, left, run_apart
 from nebis.integrations.asgi_request import arrived, begun, given_tenant, passage_of, taken
 from nebis.integrations.routetable import announced
@@ -39,7 +40,7 @@ class Protected:
         if found is None:
             await self.app(scope, receive, send)
         else:
-            await found(scope, receive, send)
+            await found.run(scope, receive, send)
 
 
 class _Claiming:
@@ -52,7 +53,7 @@ class _Claiming:
         self._nebis = chosen.nebis
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Claim in the server's own task, as most of what comes after needs no other: a refusal, or a replay.
 
         Only the application runs in a task of ours.
@@ -66,14 +67,18 @@ class _Claiming:
                 asked = await self._prepared(scope, passage)
                 if asked is not None:
                     claiming = Beginning(*asked)
+                    ended = claiming.begin()
                     try:
-                        found = await claiming.ended
+                        found = await ended
                     except CancelledError:
                         # Nobody waits, and perhaps it is claimed: a task of ours goes on, as if that had been one.
                         stays = False
-                        run_apart(partial(self._go_on, claiming), scope, passage, self._nebis).cancel()
+                        run_apart(partial(self._go_on, claiming, ended), scope, passage, self._nebis).cancel()
                         raise
-                    scope[ATTEMPT] = await taken(passage, claiming.opened(found))
+                    if isinstance(found, Record):
+                        scope[ATTEMPT] = await taken(passage, claiming.opened(found))
+                    elif (reference := passage.tell(found)) is not None:
+                        await passage.rebuild(reference)
                 else:
                     scope[ATTEMPT] = None
             except NebisError as error:
@@ -89,10 +94,13 @@ class _Claiming:
             if stays:
                 left(scope, passage)
 
-    async def _go_on(self, claiming: Beginning, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _go_on(
+        self, claiming: Beginning, ended: Future[Record | Ending], scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Run what a claim allows whose caller is gone."""
         passage: Passage = scope[PASSAGE]
-        scope[ATTEMPT] = await taken(passage, claiming.opened(await claiming.again()))
+        found = await (claiming.again() if ended.cancelled() else ended)
+        scope[ATTEMPT] = await taken(passage, claiming.opened(found))
         await self._run(passage, scope, receive, send)
 
     async def _inside(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,8 +122,8 @@ class _Claiming:
 
     async def _prepared(self, scope: Scope, passage: Passage) -> tuple[AsyncWorld, Request] | None:
         """Return what to claim and where, once the request is whole; None if it has no key and may run without one."""
-        if passage.body is None:
-            await passage.whole()
+        while passage.body is None:
+            passage.arrive(await passage.source())
         tenant = given_tenant(scope, self.protection) if self._tenant is None else self._tenant(scope)
         # Most are text, for which it would take long to find that nobody has to wait for it.
         if type(tenant) is not str and isawaitable(tenant):
@@ -123,5 +131,5 @@ class _Claiming:
         world, secrets = self._nebis.opened_here() or await self._nebis.opened()
         passage.render = rendered
         passage.tenant = str(tenant)
-        request = passage.protected.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
+        request = self.protection.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
         return None if request is None else (world, request)

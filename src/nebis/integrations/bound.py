@@ -63,7 +63,9 @@ class Bound(Admission):
                 raise TenantMissing
             # Nobody can repeat a call whose key only we know: it runs like any other, once.
             return Call(key=uuid4_key(), tenant=tenant, command=incoming.command)
-        return Call(key=admitted.key, tenant=admitted.tenant, command=admitted.command, deadline=admitted.deadline)
+        key, command, deadline = admitted
+        assert isinstance(tenant, str)  # Nobody else is admitted.
+        return Call(key=key, tenant=tenant, command=command, deadline=deadline)
 
     def answer(self, execution: Execution[Any]) -> Exchange:
         """Render what the operation returned, now or then."""

@@ -92,17 +92,8 @@ class Incoming:
 make_incoming: Final = maker(Incoming)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
-    """A request that may be looked up."""
-
-    tenant: str
-    key: str = field(repr=False)
-    command: object = field(repr=False)
-    deadline: Deadline | None = None
-
-
-make_admitted: Final = maker(Admitted)
+Admitted: TypeAlias = tuple[str, object, Deadline | None]
+"""A request that may be looked up: its key, its command, and until when its client waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +154,7 @@ class Admission:
             tree = json_of(incoming.body, headers, limit_bytes=self.body_limit_bytes)
         command = tree if incoming.command is THE_BODY else incoming.command
         key = sent if sent is not None else self._made_key(tree, command)
-        return make_admitted(tenant=tenant, key=key, command=command, deadline=deadline)
+        return key, command, deadline
 
     def _made_key(self, tree: object, command: object) -> str:
         match self.key:
@@ -246,26 +237,18 @@ class Protection(Admission):
         admitted = self.admit(incoming, tenant)
         if admitted is None:
             return None
+        key, command, deadline = admitted
+        assert isinstance(tenant, str)  # Nobody else is admitted.
+        path = incoming.path
+        # By position: every request comes through here.
+        # fmt: off
         request = self.subject.request(
-            secrets,
-            key=admitted.key,
-            tenant=admitted.tenant,
-            command={"path": dict(incoming.path or ()), "body": admitted.command},
-            stored_command=None,
-            encode=self._encoders.get(render) or self._encoder(render),
-            encode_rejection=self._rejecting,
-            reveal=self._revealing,
-            headers=incoming.headers if self._counts_headers else (),
-            query=incoming.query,
+            secrets, key, tenant, {"path": path if type(path) is dict else dict(path or ()), "body": command}, None,
+            self._encoders.get(render) or self._encoder(render), self._rejecting, self._revealing,
+            incoming.headers if self._counts_headers else (), incoming.query,
         )
-        return self.subject.asked(
-            request,
-            secrets,
-            key=admitted.key,
-            tenant=admitted.tenant,
-            command=admitted.command,
-            deadline=admitted.deadline,
-        )
+        # fmt: on
+        return self.subject.asked(request, secrets, key, tenant, command, deadline)
 
     def ended(
         self, exchange: Exchange | RawExchange, *, error: Exception | None = None, is_own: bool = True

@@ -31,8 +31,8 @@ class Waiter(Protocol):
 
 Send: TypeAlias = Callable[[Sequence[Verb]], Awaitable[Sequence[Answer | Locked]]]
 
-_verb: Final[Callable[[Member[Waiter]], Verb]] = operator.attrgetter("verb")
-_waiter: Final[Callable[[Member[Waiter]], Waiter]] = operator.attrgetter("waiter")
+_verb: Final[Callable[[Member[Waiter]], Verb]] = operator.itemgetter(0)
+_waiter: Final[Callable[[Member[Waiter]], Waiter]] = operator.itemgetter(2)
 
 PATIENCE_SECONDS = 0.005
 """How long a few wait for a batch that is under way to end; several times what one takes unless it is held up."""
@@ -165,6 +165,6 @@ class AsyncBatcher:
 
 
 def _fail(batch: list[Member[Waiter]], error: Exception) -> None:
-    for member in batch:
-        if not member.waiter.done():
-            member.waiter.set_exception(own_copy(error))
+    for _, _, waiter in batch:
+        if not waiter.done():
+            waiter.set_exception(own_copy(error))

@@ -196,7 +196,7 @@ class BlockingBatcher:
         answers: Sequence[Answer | Locked] | None = None
         error: Exception = IndefiniteFailure("the process is ending")
         try:
-            answers = self._sent([member.verb for member in batch])
+            answers = self._sent([verb for verb, _, _ in batch])
         except Exception as raised:  # noqa: BLE001 - whatever it is, it is the answer of those who wait.
             error = raised
         finally:
@@ -212,7 +212,7 @@ class BlockingBatcher:
                     is_waking = True
                 else:
                     self._unanswered -= len(batch)
-                    self._answered.extend([member.waiter for member in batch])
+                    self._answered.extend([waiter for _, _, waiter in batch])
                     is_waking, self._is_waking = self._is_waking, True
             if not is_waking:
                 self._wake()
@@ -229,8 +229,8 @@ class BlockingBatcher:
 def _tell(batch: list[Member[Waiter]], answers: Sequence[Answer | Locked] | None, error: Exception) -> None:
     """Give everybody an answer, or the error where there is none."""
     if answers is None:
-        for member in batch:
-            member.waiter.error = own_copy(error)
+        for _, _, waiter in batch:
+            waiter.error = own_copy(error)
     else:
-        for member, answer in zip(batch, answers, strict=True):
-            member.waiter.answer = answer
+        for (_, _, waiter), answer in zip(batch, answers, strict=True):
+            waiter.answer = answer

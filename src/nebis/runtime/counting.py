@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from typing import Final
 
 from nebis.core.answers import ClaimAnswer, Doubtful, Gone, Grant, Granted, Replay, Reused, Running
@@ -60,7 +59,7 @@ class Counting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: dict[tuple[str, str], int] = {}
 
     def __call__(self, event: Event) -> None:
         """Count one event, if it is of a kind that people ask for."""
@@ -80,8 +79,12 @@ class Counting:
             self._count(name, answer.record.operation)
 
     def _count(self, name: str, operation: str) -> None:
-        with self._lock:
-            self._counts[name, operation] += 1
+        counted = name, operation
+        self._lock.acquire()  # Not `with`, which takes three times as long: every replay is counted.
+        try:
+            self._counts[counted] = self._counts.get(counted, 0) + 1
+        finally:
+            self._lock.release()
 
     @property
     def has_any(self) -> bool:
@@ -91,10 +94,11 @@ class Counting:
     def take(self) -> dict[Tally, int]:
         """Return what was counted since the last time, and begin anew."""
         with self._lock:
-            taken, self._counts = self._counts, Counter()
+            taken, self._counts = self._counts, {}
         return {Tally(*counted): number for counted, number in taken.items()}
 
     def give_back(self, taken: dict[Tally, int]) -> None:
         """Count again what could not be added to the store."""
         with self._lock:
-            self._counts.update(taken)
+            for counted, number in taken.items():
+                self._counts[counted] = self._counts.get(counted, 0) + number

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
-from uuid import UUID, SafeUUID
 
-from nebis.core.record import RecordId
+from nebis.core.ids import Blank, write
+from nebis.core.record import Nonce, RecordId
+from nebis.core.verbs import Claim
 from nebis.ports.asks import Drawn
 
 _MARKS = 0x7 << 76 | 0b10 << 62
@@ -15,18 +17,11 @@ _MARKS = 0x7 << 76 | 0b10 << 62
 _RANDOM_BITS = (1 << 80) - 1 & ~(0xF << 76 | 0b11 << 62)
 _LEADING_MARKS = 0x8 << 76 | 0b10 << 62
 """Version 8, which says that its bits are laid out as somebody likes."""
+_LEADING_BITS = (1 << 48) - 1 << 80 | _RANDOM_BITS
 # The same generator, where it is there. `urandom` lets go of the interpreter meanwhile, and among many threads each
 # request would have to stand in line once more to get it back.
 _random_bytes = getattr(os, "getrandom", os.urandom)
-_now, _number, _UNKNOWN = time.time_ns, int.from_bytes, SafeUUID.unknown
-
-
-class _Opened(UUID):
-    """A UUID whose parts can still be set; it becomes a plain one before anybody has it."""
-
-    __slots__ = ()
-    __init__ = object.__init__  # None of the questions after six ways of spelling one.
-    __setattr__ = object.__setattr__  # type: ignore[assignment]  # That of a UUID refuses.
+_now, _number = time.time_ns, int.from_bytes
 
 
 def draw(*_: object) -> Drawn:
@@ -37,20 +32,30 @@ def draw(*_: object) -> Drawn:
     """
     # Not many draws at once, which would be cheaper: what is kept for later is kept in a copied process too.
     random = _random_bytes(26)
-    milliseconds = _now() // 1_000_000
-    record_id: Any = _Opened()
-    record_id.int = milliseconds << 80 | _number(random[:10], "big") & _RANDOM_BITS | _MARKS
-    record_id.is_safe = _UNKNOWN
-    record_id.__class__ = UUID
+    record_id: Any = Blank()
+    write(record_id, _timed_bits(random))
     nonce: Any = random[10:]
     return Drawn(record_id, nonce)
 
 
-def lead(record_id: RecordId, identity: bytes) -> None:
-    """Let an id that was just drawn, and that nobody has seen yet, begin as the identity of its record does.
+def claimed(make: Callable[[RecordId, Nonce], Claim], *, has_leading_id: bool) -> Claim:
+    """Draw as `draw` does, and make the claim of an attempt.
 
-    A store that looks records up by identity then finds them by id with the same index (decision 0012). The 74 random
-    bits stay, so that no two lives of a key have the same id (I10). Without the secret an identity says nothing.
+    With a leading id that begins as the identity of its record does. A store that looks records up by identity then
+    finds them by id with the same index (decision 0012). The 74 random bits stay, so that no two lives of a key have
+    the same id (I10). Without the secret an identity says nothing.
     """
-    bits = record_id.int & _RANDOM_BITS
-    object.__setattr__(record_id, "int", int.from_bytes(identity[:6], "big") << 80 | bits | _LEADING_MARKS)
+    random = _random_bytes(26)
+    record_id: Any = Blank()
+    # Only the claim tells the identity; it takes the id as it is, to be written before anybody else sees it.
+    nonce: Any = random[10:]
+    claim = make(record_id, nonce)
+    if has_leading_id:
+        write(record_id, _number(claim.identity[:6] + random[:10], "big") & _LEADING_BITS | _LEADING_MARKS)
+    else:
+        write(record_id, _timed_bits(random))
+    return claim
+
+
+def _timed_bits(random: bytes) -> int:
+    return _now() // 1_000_000 << 80 | _number(random[:10], "big") & _RANDOM_BITS | _MARKS

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
-from nebis.core.record import Record
 from nebis.core.verbs import Verb
 from nebis.errors import StoreUnavailable
 from nebis.flow import Flow, drive_async
@@ -18,9 +17,9 @@ from nebis.ports.asks import Apply
 from nebis.ports.observer import Observer
 from nebis.ports.store import AsyncBackend, StoreFailure
 from nebis.runtime.async_batcher import AsyncBatcher, Waiter
-from nebis.runtime.async_turn import AsyncHandler, AsyncTurn
+from nebis.runtime.async_turn import AsyncHandler
 from nebis.runtime.counting import Counting
-from nebis.runtime.driven_turn import DrivenTurn, OpeningTurn
+from nebis.runtime.driven_turn import DrivenTurn
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.signals import Signals
@@ -52,12 +51,12 @@ class AsyncWorld:
         self.observers: tuple[Observer, ...] = tuple(observers)
         self.has_leading_ids = backend.store.capabilities.has_leading_ids
         self.signals = Signals()
-        self._batcher = AsyncBatcher(self._send)
-        self.apply: Callable[[Verb], asyncio.Future[Answer | Locked]] = self._batcher.apply
+        self.batcher = AsyncBatcher(self._send)
+        self.apply: Callable[[Verb], asyncio.Future[Answer | Locked]] = self.batcher.apply
         """Applies one verb together with others, and wakes whoever waits for its record."""
-        self.carry: Callable[[Verb], Awaitable[Answer | Locked]] = self._batcher.carry
+        self.carry: Callable[[Verb], Awaitable[Answer | Locked]] = self.batcher.carry
         """Does the same for a task of ours, for less where there are no others."""
-        self.send: Callable[[Verb, Waiter], None] = self._batcher.send
+        self.send: Callable[[Verb, Waiter], None] = self.batcher.send
         """Does the same for whoever takes the answer without a future."""
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
@@ -87,16 +86,6 @@ class AsyncWorld:
         if self._all_left is not None and not self.under_way:
             self._all_left.set()
 
-    @property
-    def is_quiet(self) -> bool:
-        """Tell whether a verb that came now would probably be sent by itself."""
-        return self._batcher.is_quiet
-
-    def opening(self) -> OpeningTurn:
-        """Return a turn for work that is not called by us; whoever takes it closes it."""
-        self.require_open()
-        return OpeningTurn(self, _nobody)
-
     def require_open(self) -> None:
         """Refuse to start anything while the process is ending, so that nothing is claimed that nobody finishes."""
         if self.is_closing:
@@ -121,7 +110,7 @@ class AsyncWorld:
         if self._housekeeping is not None:
             await asyncio.to_thread(self._housekeeping.close)
         await asyncio.to_thread(self.heartbeat.close)
-        await self._batcher.close()
+        await self.batcher.close()
         await self.backend.sessions.close()
 
     async def _wait_for_all(self, grace_seconds: float) -> None:
@@ -156,7 +145,3 @@ class AsyncWorld:
         except StoreFailure as failure:
             log.warning("an attempt was not given back (%s); its lease decides", failure.detail)
         watch.lose(Refusal.MOVED_ON)
-
-
-def _nobody(_record: Record, _turn: AsyncTurn) -> Awaitable[object]:
-    raise AssertionError("this turn has no handler of its own")

@@ -7,11 +7,10 @@ idle caller pays nothing for batching, and under load many verbs share one round
 from __future__ import annotations
 
 import copy
-import functools
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from nebis.core.verbs import Claim, Complete, Verb, identity_of
 from nebis.errors import Overloaded
@@ -30,16 +29,8 @@ LONGEST_QUEUE = LANES * LARGEST_BATCH
 that the process is overloaded, instead of filling its memory. Writes of owners are never refused: claims bound them."""
 
 
-class Member(NamedTuple, Generic[W]):
-    """One verb on its way, and whoever waits for its answer."""
-
-    verb: Verb
-    identity: bytes
-    waiter: W
-
-
-_member: Final[Callable[[tuple[Verb, bytes, Any]], Member[Any]]] = functools.partial(tuple.__new__, Member)
-"""Makes one without a call into Python, of which two are made for every request."""
+Member: TypeAlias = tuple[Verb, bytes, W]
+"""One verb on its way, its identity, and whoever waits for its answer. A plain tuple: every request makes two."""
 _identity: Final = operator.itemgetter(1)
 
 
@@ -76,16 +67,17 @@ class Gathering(Generic[W]):
         """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
         if not isinstance(verb, Claim):
             if isinstance(verb, Complete):
-                self._completions.append(_member((verb, verb.ownership.identity, waiter)))
+                self._completions.append((verb, verb.ownership.identity, waiter))
             else:
-                self._owners.append(_member((verb, identity_of(verb), waiter)))
+                self._owners.append((verb, identity_of(verb), waiter))
             return
         if self._claims_waiting >= self._longest_queue:
             raise Overloaded(f"{self._claims_waiting} claims wait for the store")
-        queue = self._claims.get(verb.operation)
+        operation = verb.terms.operation
+        queue = self._claims.get(operation)
         if queue is None:
-            queue = self._claims[verb.operation] = deque()
-        queue.append(_member((verb, verb.identity, waiter)))
+            queue = self._claims[operation] = deque()
+        queue.append((verb, verb.identity, waiter))
         self._claims_waiting += 1
 
     @property
@@ -143,8 +135,9 @@ class Gathering(Generic[W]):
     def _alone_next(self) -> list[Member[W]]:
         for _ in range(len(self._alone)):
             member = self._alone.popleft()
-            if member.identity not in self._under_way:
-                self._under_way.add(member.identity)
+            identity = member[1]
+            if identity not in self._under_way:
+                self._under_way.add(identity)
                 return [member]
             self._alone.append(member)
         return []
@@ -207,10 +200,11 @@ class Gathering(Generic[W]):
         passed: list[Member[W]] = []
         while queue and len(batch) < wanted:
             member = queue.popleft()
-            if member.identity in self._under_way:
+            identity = member[1]
+            if identity in self._under_way:
                 passed.append(member)
             else:
-                self._under_way.add(member.identity)
+                self._under_way.add(identity)
                 batch.append(member)
         queue.extendleft(reversed(passed))
         return batch

@@ -25,7 +25,7 @@ from nebis.ports.inbox import Inbox
 from nebis.ports.messages import Message
 from nebis.ports.observer import Event, Observer
 from nebis.runtime.counting import Counting
-from nebis.runtime.entropy import draw, lead
+from nebis.runtime.entropy import claimed
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.observers import tell
 from nebis.runtime.recursion import require_outside, running
@@ -88,10 +88,7 @@ class Turn:
         return end if self._ledger is None and not self.record.effects else self.ledger.of(end)
 
     def make_claim(self, ask: MakeClaim) -> Claim:
-        drawn = draw()
-        claim = ask.make(drawn.record_id, drawn.nonce)
-        if self._world.has_leading_ids:
-            lead(claim.record_id, claim.identity)
+        claim = claimed(ask.make, has_leading_id=self._world.has_leading_ids)
         if running.get():
             require_outside(claim)
         return claim

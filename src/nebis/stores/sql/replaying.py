@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from uuid import UUID
 
 from nebis.core.answers import Answer, Locked, make_replay
-from nebis.core.record import RecordId, make_told
+from nebis.core.ids import id_of
+from nebis.core.record import make_told
 from nebis.core.replaying import is_replay
 from nebis.core.verbs import Claim
 from nebis.flow import Flow
@@ -22,10 +22,10 @@ def read_replays(statement: Statement, claims: Iterable[Claim], now: int | None)
     for identity, record_id, operation, version, fingerprint, kind, outcome, expires_at, instant in rows:
         if is_replay(asked[identity], instant, expires_at, version, fingerprint):
             # SQLite keeps ids as bytes.
-            public_id = record_id if isinstance(record_id, UUID) else UUID(bytes=record_id)
+            public_id = id_of(record_id) if type(record_id) is bytes else record_id
             replays[identity] = make_replay(
                 record=make_told(
-                    record_id=RecordId(public_id),
+                    record_id=public_id,
                     operation=operation,
                     outcome_kind=outcome_kind_of(kind),
                     outcome=outcome,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
-from uuid import UUID
 
 from nebis.core.identity import PerOperation, scope_name
+from nebis.core.ids import id_of
 from nebis.core.record import (
     Effect,
     EffectClass,
@@ -184,8 +184,8 @@ def _record(row: Row, effects: tuple[Effect, ...]) -> Record:
         outcome, resource_type, resource_id, command,
     ) = row[:_EFFECT_BEGINS]
     # fmt: on
-    if not isinstance(record_id, UUID):
-        record_id = RecordId(UUID(bytes=record_id))
+    if type(record_id) is bytes:
+        record_id = id_of(record_id)
     if outcome_kind is not None:
         outcome_kind = outcome_kind_of(outcome_kind)
     scope = scope_of(scope, operation)
