@@ -192,7 +192,7 @@ class OpeningTurn(DrivenTurn["Record | Ending"]):
         ended.set_result(result)
 
     def _end(self) -> asyncio.Future[Record | Ending]:
-        ended = DrivenTurn._end(self)  # noqa: SLF001 - what `super()` finds for twice the price.
+        ended = super()._end()
         if ended.done():
             self._unheard = ended = self._world.loop.create_future()
             ended.add_done_callback(_heard)
