@@ -14,7 +14,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from nebis.errors import BodyRefused, MisuseError
@@ -94,11 +94,6 @@ def _members(members: Mapping[Any, object], depth: int) -> bytes:
     return b"{%b}" % b"".join([part for pair in pairs for part in pair])
 
 
-_EXPONENTS: Final = tuple(f"e{zeros}" for zeros in range(16))
-"""What a number ends with that has so few zeros; spelled already."""
-_FEW: Final = len(_EXPONENTS)
-
-
 def spelled_integer(value: int) -> str:
     """Spell an integer as `spelled_number` would, without the way through a Decimal."""
     if value.bit_length() > LONGEST_INTEGER_BITS:
@@ -107,10 +102,7 @@ def spelled_integer(value: int) -> str:
     if written[-1] != "0":
         return f"{written}e0"
     significant = written.rstrip("0")
-    zeros = len(written) - len(significant)
-    if zeros < _FEW:
-        return f"{significant}{_EXPONENTS[zeros]}" if value else "0"
-    return f"{significant}e{zeros}"
+    return f"{significant}e{len(written) - len(significant)}" if value else "0"
 
 
 def _integer(value: int, _depth: int) -> bytes:

@@ -11,8 +11,6 @@ from nebis.errors import BodyRefused
 _SIZES: Final = tuple(f"s{size}:" for size in range(1024))
 """What a text of so many bytes begins with; the usual ones are spelled already."""
 _SPELLED: Final = len(_SIZES)
-_LENGTHS: Final = tuple(f"n{size}:" for size in range(_SPELLED))
-"""The same for a number."""
 
 
 class _Unusual(Exception):
@@ -66,11 +64,10 @@ def _form(node: Any, depth: int) -> str:
         spelled = spelled_number(node)
     else:
         raise _Unusual
-    size = len(spelled)
-    return f"{_LENGTHS[size] if size < _SPELLED else f'n{size}:'}{spelled}"
+    return f"n{len(spelled)}:{spelled}"
 
 
-# Text, integers and objects are written where they are found: most members are one of them, and a call takes longer.
+# Text and integers are written where they are found: most members are one of them, and a call takes longer.
 def _members(members: dict[Any, Any], below: int) -> str:
     if below > DEEPEST_TREE:
         raise _Unusual
@@ -86,14 +83,9 @@ def _members(members: dict[Any, Any], below: int) -> str:
             pairs.append(f"{begin}{name}{_SIZES[size] if size < _SPELLED else f's{size}:'}{node}")
         elif type(node) is int:
             spelled = spelled_integer(node)
-            size = len(spelled)
-            pairs.append(f"{begin}{name}{_LENGTHS[size] if size < _SPELLED else f'n{size}:'}{spelled}")
-        elif type(node) is dict:
-            pairs.append(f"{begin}{name}{_members(node, below + 1)}")
+            pairs.append(f"{begin}{name}n{len(spelled)}:{spelled}")
         else:
             pairs.append(f"{begin}{name}{_form(node, below)}")
-    if len(pairs) == 1:
-        return f"{{{pairs[0]}}}"
     pairs.sort()
     return f"{{{''.join(pairs)}}}"
 

@@ -18,8 +18,6 @@ LARGEST_BODY_BYTES = 1024 * 1024  # Ten times any sane command; a larger one cos
 DEEPEST_NESTING = 64  # Deeper than any hand-made schema, far from the interpreter's recursion limit (F100).
 LARGEST_SAFE_INTEGER = 2**53 - 1  # Beyond it a reader with doubles, which most are, sees another number (F098).
 
-_SURELY_SAFE = len(str(LARGEST_SAFE_INTEGER)) - 1  # Fewer digits than it has, or as many with a sign.
-
 # The optional closing quote lets the pattern match whatever follows, so that it never backtracks (SEC37).
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.?)*"?', re.DOTALL)
 _WHITESPACE = " \t\n\r"
@@ -52,8 +50,7 @@ def parse(raw: bytes, *, limit_bytes: int = LARGEST_BODY_BYTES, limit_depth: int
 
 
 def _is_deeper(raw: bytes, limit_depth: int) -> bool:
-    # What is so short would have to lack some closing brackets, and is refused for that.
-    if len(raw) <= 2 * limit_depth or raw.count(b"[") + raw.count(b"{") <= limit_depth:
+    if raw.count(b"[") + raw.count(b"{") <= limit_depth:
         return False
     brackets = _STRING.sub(b"", raw).translate(None, _NOT_BRACKETS)
     return max(accumulate(map(_DEPTH_CHANGE.__getitem__, brackets)), default=0) > limit_depth
@@ -69,11 +66,9 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 def _integer(digits: str) -> int:
     # The length is looked at first: converting thousands of digits is slow, and an error of its own (F098).
-    if len(digits) <= _SURELY_SAFE:
-        return int(digits)
-    if len(digits) > 17 or abs(int(digits)) > LARGEST_SAFE_INTEGER:
-        raise BodyRefused("an integer is beyond 2^53-1; send it as a string")
-    return int(digits)
+    if len(digits) <= 17 and abs(number := int(digits)) <= LARGEST_SAFE_INTEGER:
+        return number
+    raise BodyRefused("an integer is beyond 2^53-1; send it as a string")
 
 
 def _fraction(digits: str) -> Decimal:
@@ -120,6 +115,4 @@ def _read(text: str) -> Json:
         tree, end = _scan(text, 0)
     except (StopIteration, json.JSONDecodeError):
         return _DECODER.decode(text)  # type: ignore[no-any-return]  # Or raises what is wrong.
-    if end == len(text) or not text[end:].strip(_WHITESPACE):
-        return tree
-    return _DECODER.decode(text)  # type: ignore[no-any-return]  # Alike.
+    return _DECODER.decode(text) if text[end:].strip(_WHITESPACE) else tree
