@@ -135,6 +135,7 @@ def test_decoding_the_bytes_of_another_type_never_raises_anything_but_record_cor
         (int | None, 5, b"5"),
         (int | str, 5, b'["int",5]'),
         (dict[str, int], {"a": 1}, b'{"a":1}'),
+        (dict[str, Decimal], {"a": Decimal("1.10")}, b'{"a":"1.10"}'),
         (dict[int, str], {1: "a"}, b'[[1,"a"]]'),
         (set[str], {"b", "a", "c"}, b'["a","b","c"]'),
         (tuple[()], (), b"[]"),

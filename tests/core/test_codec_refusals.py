@@ -116,6 +116,9 @@ def chain(length: int) -> Node:
         (tuple[int, str], (1, 2), r"tuple\[int, str\]\[1\]: expected str, found int"),
         (dict[str, int], [], r"dict\[str, int\]: expected"),
         (dict[str, int], {CANARY: CANARY}, r"dict\[str, int\]\[\]: expected int, found str"),
+        (dict[str, int | None], {"a": CANARY}, r"dict\[str, int \| None\]\[\]: expected int, found str"),
+        (dict[str, dict], {"a": [1]}, r"dict\[str, dict\]\[\]: expected dict, found list"),
+        (dict[str, dict], {"a": 5}, r"dict\[str, dict\]\[\]: expected dict, found int"),
         (Payment, {"amount": 1}, "Payment: expected Payment, found dict"),
         (Payment, Payment(Decimal(1), Card(number="4", expires=CANARY), []), "Payment.card.expires: expected date"),  # type: ignore[arg-type]
         (Payment, with_attribute(), "Payment.extra: an attribute that is no field"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import IntEnum
@@ -211,6 +212,27 @@ def test_what_was_read_is_the_caller_s_own() -> None:
 @pytest.mark.parametrize("value", [None, "a\u00e9\n", 1.5, {"a": [1, {"b": True}]}, []])
 def test_an_interpreter_without_the_c_half_of_json_writes_the_same(value: Any) -> None:
     assert "".join(writer(None)(value, 0)).encode() == write_by_standard(value)
+
+
+def test_an_interpreter_without_the_c_half_of_json_refuses_the_same() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        list(writer(None)(math.nan, 0))
+
+
+@pytest.mark.parametrize("value", [Single("Ada"), Single("")])
+def test_a_dataclass_with_one_field_is_read_as_any_other(value: Single) -> None:
+    codec = codec_for(Single)
+
+    assert codec.decode(codec.encode(value)) == value
+
+
+def test_a_codec_stays_equal_to_its_twin_and_shows_what_it_was_made_from() -> None:
+    used, twin = codec_for(dict[str, int]), codec_for(dict[str, int])
+    used.encode({})
+
+    assert used == twin
+    shown = f"{used} {codec_for(Single)}"
+    assert not [name for name in ("text=", "_is_model=", "_flat=", "_has_", "_ways=") if name in shown]
 
 
 def test_a_dict_of_json_is_looked_at_as_a_whole_and_each_part_only_for_the_reason() -> None:

@@ -92,6 +92,7 @@ def test_unseal_of_arbitrary_bytes_answers_within_the_limit_or_raises_record_cor
     [
         (forged(version=2, flags=0, payload=b"body"), "version 2"),
         (forged(version=0, flags=0, payload=b"body"), "version 0"),
+        (seal(b"")[:-1] + b"\xff", "its checksum does not match"),
         (forged(flags=0b10, payload=b"body"), "unknown flags 0x02"),
         (forged(flags=0b1000_0001, payload=zlib.compress(b"body")), "unknown flags 0x81"),
         (forged(flags=1, payload=b"not zlib"), "does not decompress"),

@@ -290,7 +290,15 @@ def test_every_version_sees_all_headers_and_query_pairs_even_from_an_iterator() 
 @pytest.mark.parametrize("keyring", [KEYRING, Keyring.of(b"n" * 32, bytes(range(32)))])
 @pytest.mark.parametrize(
     "command",
-    [{"amount": 1}, {"amount": "9" * 5000}, {"amount": "\u20ac"}, Payment(Decimal(1)), [1, (2,)], b"{}", bytearray(9)],
+    [
+        {"amount": 1, "note": "counts unless a rule leaves it out"},
+        {"amount": "9" * 5000},
+        {"amount": "\u20ac"},
+        Payment(Decimal(1)),
+        [1, (2,)],
+        b"{}",
+        bytearray(9),
+    ],
 )
 @pytest.mark.parametrize(("query", "api_version"), [((), ""), ((("a", "1"),), ""), ((), "2026-01")])
 def test_what_is_prepared_for_an_operation_gives_the_same_fingerprints(
@@ -358,3 +366,18 @@ def test_a_record_says_which_secret_and_rule_it_was_made_with_f116() -> None:
     assert len({version for version, _ in made}) == 2
     assert len({digest for _, digest in made}) == 2
     assert all(version & 0xFF == 3 and version < 2**31 for version, _ in made)
+
+
+@pytest.mark.parametrize("form_bytes", [2047, 2048, 2049])
+def test_a_command_of_any_size_has_the_fingerprint_of_the_general_way(form_bytes: int) -> None:
+    command = "a" * (form_bytes - len("s2042:"))
+    versions = FingerprintVersions()
+
+    assert len(canonical(command)) == form_bytes
+    assert Fingerprinting(versions, KEYRING, operation="create_payment").of(command) == versions.fingerprints(
+        KEYRING, operation="create_payment", command=command
+    )
+
+
+def test_rules_show_each_rule_once() -> None:
+    assert "rules=" not in repr(FingerprintVersions())

@@ -14,7 +14,7 @@ from nebis.core.identity import (
     identity_within,
     scope_name,
 )
-from nebis.core.keygrammar import Key
+from nebis.core.keygrammar import LONGEST_KEY, Key
 from nebis.core.secret import Purpose, Secret, text_bytes
 
 SECRET = Secret(bytes(range(32)))
@@ -46,6 +46,13 @@ def test_an_identity_is_the_same_where_it_was_begun_for_the_tenant(place: tuple[
 
     assert identity_within(begun, key) == identity(SECRET, tenant=tenant, scope=scope, key=key)
     assert identity_within(begun, Key("7c9e")) == identity(SECRET, tenant=tenant, scope=scope, key=Key("7c9e"))
+
+
+@pytest.mark.parametrize("size", [1, LONGEST_KEY - 1, LONGEST_KEY])
+def test_a_key_of_any_size_has_the_same_identity_where_it_was_begun(size: int) -> None:
+    key, begun = Key("k" * size), begun_identity(SECRET, tenant="acct_1", scope="create_payment")
+
+    assert identity_within(begun, key) == identity(SECRET, tenant="acct_1", scope="create_payment", key=key)
 
 
 @given(PLACES, PLACES)

@@ -88,7 +88,10 @@ def test_a_field_below_the_deepest_level_is_refused_whatever_it_is_f100() -> Non
 
 @pytest.mark.parametrize("size", [1023, 1024, 5000])
 def test_text_of_any_size_has_the_form_of_the_general_way(size: int) -> None:
-    assert json_form(["a" * size]) == canonical(["a" * size])
+    text = "a" * size
+
+    for tree in ([text], {text: 1}, {"name": text}):
+        assert json_form(tree) == canonical(tree)
 
 
 def test_heirs_of_numbers_ids_and_times_have_the_form_of_what_they_are() -> None:

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypedDict
 
@@ -373,3 +374,10 @@ def test_without_the_library_the_standard_one_does(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "orjson", None)
 
     assert json_text() is STANDARD
+
+
+@pytest.mark.skipif(len(LIBRARIES) == 1, reason="orjson is not installed, and only it has options")
+@pytest.mark.parametrize("value", [Tree(1, 1.0, []), datetime(2024, 1, 1, tzinfo=UTC)], ids=["dataclass", "datetime"])
+def test_what_only_orjson_could_write_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        QUICK[-1].write(value)

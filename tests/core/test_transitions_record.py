@@ -6,7 +6,17 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from nebis.core.record import Effect, EffectClass, EffectsMode, Ownership, Record, name_of_call, name_of_voided
+from nebis.core.record import (
+    Effect,
+    EffectClass,
+    EffectsMode,
+    OutcomeKind,
+    Ownership,
+    Record,
+    Told,
+    name_of_call,
+    name_of_voided,
+)
 from nebis.testing.conformance.specimens import LEASE_US
 from tests.core.records import NOW, called, dirty, done, running
 
@@ -108,6 +118,18 @@ def test_nothing_sensitive_shows_in_a_repr_sec26() -> None:
     shown = repr(running(outcome=b"paid", rejection=b"declined", tenant="acct_1", key="secret-key"))
 
     assert not [word for word in ("paid", "declined", "acct_1", "secret-key", "amount") if word in shown]
+
+
+def test_what_is_told_of_a_record_shows_no_answer_in_a_repr_sec26() -> None:
+    told = Told(
+        record_id=running().record_id,
+        operation="create_payment",
+        outcome_kind=OutcomeKind.SUCCEEDED,
+        outcome=b"paid",
+        expires_at=NOW,
+    )
+
+    assert "paid" not in repr(told)
 
 
 def test_the_first_call_of_an_effect_has_its_plain_name_and_each_later_one_its_own() -> None:

@@ -32,8 +32,8 @@ class Codec(Generic[T]):
     """The same shape, but for fields that the type no longer has; None where there is no difference."""
     text: JsonText | None = field(default=None, repr=False, compare=False)
     """How JSON is written and read; chosen when it is first needed."""
-    _is_model: bool = field(init=False, repr=False, compare=False)
-    _flat: frozenset[type] = field(init=False, repr=False, compare=False)
+    _is_model: bool = field(init=False, repr=False)
+    _flat: frozenset[type] = field(init=False, repr=False)
     """If the type is a dict with any text as names: the classes of values that are their own stored form."""
 
     def __post_init__(self) -> None:

@@ -150,7 +150,7 @@ class FingerprintVersions:
 
     newest: FingerprintRule = field(default_factory=FingerprintRule)
     older: tuple[FingerprintRule, ...] = ()
-    rules: tuple[FingerprintRule, ...] = field(init=False, repr=False, compare=False)
+    rules: tuple[FingerprintRule, ...] = field(init=False, repr=False)
     """All of them, newest first."""
 
     def __post_init__(self) -> None:
