@@ -15,6 +15,12 @@ from nebis.testing.simulate import trades
 from nebis.testing.simulate.bank import Memory, Order
 
 
+def _put(owner: object, name: str, mistake: object) -> None:
+    """Put a mistake in the place of what is there. What is not there any more, nobody would run."""
+    assert hasattr(owner, name), f"{owner} has no {name} to be mistaken about; plant it where the code has gone"
+    setattr(owner, name, mistake)
+
+
 def _replace_texts(*changes: tuple[str, str]) -> None:
     """Change the SQL that the stores read."""
     read = dialect._text_of
@@ -25,7 +31,7 @@ def _replace_texts(*changes: tuple[str, str]) -> None:
             text = text.replace(old, new)
         return text
 
-    setattr(dialect, "_text_of", changed)  # noqa: B010 - a function cannot be assigned to under mypy.
+    _put(dialect, "_text_of", changed)
 
 
 def no_unique_index() -> None:
@@ -50,7 +56,7 @@ def owner_without_fence() -> None:
             return refuse(record, Refusal.OTHER_LIFE)
         return record
 
-    setattr(owning, "_owned", owned)  # noqa: B010
+    _put(owning, "_owned", owned)
 
 
 def no_comparison() -> None:
@@ -59,9 +65,9 @@ def no_comparison() -> None:
 
 def identity_without_tenant() -> None:
     from nebis import subject
-    from nebis.core.identity import identity as real
+    from nebis.core.identity import begun_identity as real
 
-    setattr(subject, "identity", lambda secret, **marks: real(secret, **{**marks, "tenant": "all"}))  # noqa: B010
+    _put(subject, "begun_identity", lambda secret, *, tenant, scope: real(secret, tenant="all", scope=scope))
 
 
 def running_twin_runs() -> None:
@@ -69,7 +75,7 @@ def running_twin_runs() -> None:
         owned = claiming._resumed(record, verb.nonce, now + verb.lease_us, fence)
         return Step(record=owned, answer=Granted(record=owned, how=Grant.TAKEN_OVER), edge=Edge.CLAIM_TAKEN_OVER)
 
-    setattr(claiming, "_claim_running", running)  # noqa: B010
+    _put(claiming, "_claim_running", running)
 
 
 def _told(record: Record, outcome: Outcome) -> Finished:
@@ -81,7 +87,7 @@ def answer_unstored() -> None:
         yield from Elapsed()
         return _told(record, outcome)
 
-    setattr(settle, "complete", complete)  # noqa: B010
+    _put(settle, "complete", complete)
 
 
 def loser_answers() -> None:
@@ -91,11 +97,11 @@ def loser_answers() -> None:
         yield from real(request, record, outcome)
         return _told(record, outcome)
 
-    setattr(settle, "complete", complete)  # noqa: B010
+    _put(settle, "complete", complete)
 
 
 def lost_commit_is_done() -> None:
-    setattr(guarded, "_decide", lambda *_: None)  # noqa: B010
+    _put(guarded, "_decide", lambda *_: None)
 
 
 def timeout_is_a_no() -> None:
@@ -104,7 +110,7 @@ def timeout_is_a_no() -> None:
     def classified(request: Request, error: Exception) -> tuple[Exception, Disposition]:
         return (error, Disposition.REJECT) if isinstance(error, OSError) else real(request, error)
 
-    setattr(settle, "classified", classified)  # noqa: B010
+    _put(settle, "classified", classified)
 
 
 def call_before_intent() -> None:
@@ -122,7 +128,7 @@ def call_before_intent() -> None:
         yield from CallEffect(plan.call, guessed)
         return (yield from real(record, policy, plan, name, is_again=is_again))
 
-    setattr(effect, "_intend", intend)  # noqa: B010
+    _put(effect, "_intend", intend)
 
 
 def key_per_attempt() -> None:
@@ -132,7 +138,7 @@ def key_per_attempt() -> None:
         key = f"{idempotency_key} {fence}"
         return cast("str", Order(memory=Memory(memory), life=life, step=step, key=key, fence=fence))
 
-    setattr(trades, "charge", charge)  # noqa: B010
+    _put(trades, "charge", charge)
 
 
 def no_undo() -> None:
@@ -140,7 +146,7 @@ def no_undo() -> None:
         assert record.rejection is not None
         return (yield from settle.complete(request, record, Outcome(kind=OutcomeKind.REJECTED, body=record.rejection)))
 
-    setattr(undo, "undo", skipped)  # noqa: B010
+    _put(undo, "undo", skipped)
 
 
 def endless_doubt() -> None:
@@ -148,7 +154,7 @@ def endless_doubt() -> None:
         yield from Elapsed()
         return reconcile.Reconciled.STILL_IN_DOUBT
 
-    setattr(reconcile, "_expire", expire)  # noqa: B010
+    _put(reconcile, "_expire", expire)
 
 
 def reaper() -> None:
@@ -157,4 +163,4 @@ def reaper() -> None:
             return ageing.purge(record, now)
         return Step(record=None, answer=owning.KEPT, edge=Edge.PURGED)
 
-    setattr(transitions, "purge", purge)  # noqa: B010
+    _put(transitions, "purge", purge)
