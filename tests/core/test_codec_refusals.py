@@ -117,8 +117,8 @@ def chain(length: int) -> Node:
         (dict[str, int], [], r"dict\[str, int\]: expected"),
         (dict[str, int], {CANARY: CANARY}, r"dict\[str, int\]\[\]: expected int, found str"),
         (dict[str, int | None], {"a": CANARY}, r"dict\[str, int \| None\]\[\]: expected int, found str"),
-        (dict[str, dict], {"a": [1]}, r"dict\[str, dict\]\[\]: expected dict, found list"),
-        (dict[str, dict], {"a": 5}, r"dict\[str, dict\]\[\]: expected dict, found int"),
+        (dict[str, dict], {"a": [1]}, r"dict\[str, dict\]\[\]: expected dict, found list"),  # type: ignore[type-arg]  # A bare dict.
+        (dict[str, dict], {"a": 5}, r"dict\[str, dict\]\[\]: expected dict, found int"),  # type: ignore[type-arg]  # A bare dict.
         (Payment, {"amount": 1}, "Payment: expected Payment, found dict"),
         (Payment, Payment(Decimal(1), Card(number="4", expires=CANARY), []), "Payment.card.expires: expected date"),  # type: ignore[arg-type]
         (Payment, with_attribute(), "Payment.extra: an attribute that is no field"),
