@@ -70,6 +70,7 @@ class Passage:
         "_is_over",
         "_over",
         "_pieces",
+        "_receive",
         "_scope",
         "_send",
         "_sent",
@@ -86,7 +87,6 @@ class Passage:
         "protection",
         "refusal",
         "render",
-        "source",
         "tenant",
         "tree",
         "wanted",
@@ -119,8 +119,7 @@ class Passage:
         self.end: asyncio.Future[None] | None = None
         """What the caller waits for while a task of ours runs; cancelled if it is gone."""
         self._scope = scope
-        self.source = receive
-        """Where its messages come from."""
+        self._receive = receive
         self._send = send
         # Most bodies come in one message, and most answers leave in one: only for others is anything gathered.
         self._has_begun = False
@@ -156,7 +155,7 @@ class Passage:
             self._waiting = self._waiting_more.popleft() if self._waiting_more else None
             return message
         if self.attempt is None or self.body is None:
-            message = await self.source()
+            message = await self._receive()
             self._take(message)
             return message
         if not self._is_over:
@@ -167,20 +166,17 @@ class Passage:
     async def whole(self) -> bytes:
         """Read the body to its end, under the cap; raise `BodyTooLarge`, or `Disconnected` if it never ends."""
         while self.body is None:
-            self.arrive(await self.source())
+            message = await self._receive()
+            self._take(message)
+            if self._waiting is None:
+                self._waiting = message
+            elif self._waiting_more is None:
+                self._waiting_more = deque((message,))
+            else:
+                self._waiting_more.append(message)
+            if message["type"] == "http.disconnect":
+                raise Disconnected
         return self.body
-
-    def arrive(self, message: Message) -> None:
-        """Take a message that came before the application asked for it, and keep it for that."""
-        self._take(message)
-        if self._waiting is None:
-            self._waiting = message
-        elif self._waiting_more is None:
-            self._waiting_more = deque((message,))
-        else:
-            self._waiting_more.append(message)
-        if message["type"] == "http.disconnect":
-            raise Disconnected
 
     def _take(self, message: Message) -> None:
         """Keep what arrived of the body; once it is whole, parse it."""

@@ -122,8 +122,8 @@ class _Claiming:
 
     async def _prepared(self, scope: Scope, passage: Passage) -> tuple[AsyncWorld, Request] | None:
         """Return what to claim and where, once the request is whole; None if it has no key and may run without one."""
-        while passage.body is None:
-            passage.arrive(await passage.source())
+        if passage.body is None:
+            await passage.whole()
         tenant = given_tenant(scope, self.protection) if self._tenant is None else self._tenant(scope)
         # Most are text, for which it would take long to find that nobody has to wait for it.
         if type(tenant) is not str and isawaitable(tenant):
