@@ -14,7 +14,7 @@ from benchmarks.contender import FRESH_KEYS, AsyncCall, BlockingCall
 
 REPLAYED_KEYS = 256
 _SPREAD = 0x9E3779B97F4A7C15
-"""Odd, so that no two numbers below 2**64 come to the same, and neighbours come far from each other."""
+"""Odd, so that no two numbers below 2**60 come to the same, and neighbours come far from each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +74,16 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def keys_for(case: str, known: Sequence[str]) -> Iterator[str]:
     """Give a key per call, to any number of threads: always a new one, or one of those that were completed before.
 
-    New ones are as long as a UUID, in no order that an index could profit from, and counted instead of drawn: clients
-    make their keys before they ask, and here that would be taken for work of the library.
+    New ones are UUIDs, as most clients send, in no order that an index could profit from, and counted instead of drawn:
+    clients make their keys before they ask, and here that would be taken for work of the library.
     """
     if case not in FRESH_KEYS:
         return itertools.cycle(known)
-    end = str(uuid.uuid4())[-19:]
+    end = str(uuid.uuid4())[-17:]
 
     def key(number: int) -> str:
-        return f"{number * _SPREAD % 2**64:016x}-{end}"
+        spread = f"{number * _SPREAD % 2**60:015x}"
+        return f"{spread[:8]}-{spread[8:12]}-4{spread[12:15]}-{end}"
 
     return map(key, itertools.count())  # A generator could not be asked by two threads at once.
 

@@ -28,6 +28,21 @@ def test_what_waits_is_shared_between_the_lanes_that_are_free() -> None:
     assert gathering.waiting == 0
 
 
+def test_lanes_of_different_lengths_become_alike() -> None:
+    gathering: Gathering[str] = Gathering(lanes=2)
+    gathering.add(claim(0), "0")
+    short = gathering.take()
+    for number in range(1, 10):
+        gathering.add(claim(number), str(number))
+
+    long = gathering.take()
+    gathering.leave(short)
+    rest = gathering.take()
+
+    assert names(long) == ["1", "2", "3", "4", "5"]
+    assert names(rest) == ["6", "7", "8", "9"]
+
+
 def test_claims_and_completions_go_together_in_proportion() -> None:
     gathering: Gathering[str] = Gathering(lanes=1, largest_batch=4)
     for number in range(6):

@@ -45,7 +45,11 @@ class Gathering(Generic[W]):
         longest_queue: int = LONGEST_QUEUE,
         is_shared_out: bool = True,
     ) -> None:
-        """Start empty. With `is_shared_out` the free lanes share what waits, so that all have something to do."""
+        """Start empty. With `is_shared_out` no lane takes more than its share of all that waits or is under way.
+
+        Callers come back as they were sent, so lanes of different lengths would stay so: the store has nothing to do
+        while the long one is answered, and nobody else has while the store works on it.
+        """
         self._lanes = lanes
         self._largest_batch = largest_batch
         self._longest_queue = longest_queue
@@ -105,10 +109,9 @@ class Gathering(Generic[W]):
         Claims and completions go together, as one statement does both: one round trip and one commit. All other writes
         of owners are a kind of their own, for which nobody else shall wait.
         """
-        idle_lanes = self._lanes - len(self._under_way_by_lane)
-        if idle_lanes <= 0:
+        if len(self._under_way_by_lane) >= self._lanes:
             return []
-        batch = self._alone_next() or self._longer(idle_lanes)
+        batch = self._alone_next() or self._longer()
         if batch:
             self._under_way_by_lane.append(len(batch))
         return batch
@@ -142,19 +145,19 @@ class Gathering(Generic[W]):
             self._alone.append(member)
         return []
 
-    def _longer(self, idle_lanes: int) -> list[Member[W]]:
+    def _longer(self) -> list[Member[W]]:
         """Return a batch of the kind that more members wait for: neither can starve, as each grows while it waits."""
         if len(self._owners) > self._usual_waiting:
-            return self._next_owners(idle_lanes) or self._next_usual(idle_lanes)
-        return self._next_usual(idle_lanes) or self._next_owners(idle_lanes)
+            return self._next_owners() or self._next_usual()
+        return self._next_usual() or self._next_owners()
 
-    def _next_owners(self, idle_lanes: int) -> list[Member[W]]:
-        return self._picked(self._owners, self._share(len(self._owners), idle_lanes))
+    def _next_owners(self) -> list[Member[W]]:
+        return self._picked(self._owners, self._share(len(self._owners)))
 
-    def _next_usual(self, idle_lanes: int) -> list[Member[W]]:
+    def _next_usual(self) -> list[Member[W]]:
         """Take claims and completions in proportion to how many of each wait."""
         waiting = self._usual_waiting
-        wanted = self._share(waiting, idle_lanes)
+        wanted = self._share(waiting)
         if waiting <= wanted or not self._claims_waiting:
             completions = wanted
         else:
@@ -174,8 +177,10 @@ class Gathering(Generic[W]):
         self._claims_waiting -= len(batch)
         return batch
 
-    def _share(self, waiting: int, idle_lanes: int) -> int:
-        return min(-(-waiting // idle_lanes) if self._is_shared_out else waiting, self._largest_batch)
+    def _share(self, waiting: int) -> int:
+        if self._is_shared_out:
+            waiting = min(waiting, -(-(waiting + sum(self._under_way_by_lane)) // self._lanes))
+        return min(waiting, self._largest_batch)
 
     def _picked(self, queue: deque[Member[W]], wanted: int) -> list[Member[W]]:
         """Take the first members that have no twin under way, and let them be under way; the others keep their places.
