@@ -58,10 +58,7 @@ class AsyncOperation(Generic[C, R]):
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
     ) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        world, secrets = self._nebis.opened_here() or await self._nebis.opened()
-        declaration = self.declaration
-        request = declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
-        return answer_of(declaration, await self._run(world, request, command, connection))
+        return answer_of(self.declaration, await self._ending(key, tenant, command, connection, deadline))
 
     async def execute(
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
@@ -70,9 +67,22 @@ class AsyncOperation(Generic[C, R]):
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
         """
+        return answered(self.declaration, await self._ending(key, tenant, command, connection, deadline))
+
+    async def _ending(
+        self, key: str, tenant: str, command: C, connection: object | None, deadline: Deadline | None
+    ) -> Ending:
         world, secrets = self._nebis.opened_here() or await self._nebis.opened()
-        request = self.declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
-        return answered(self.declaration, await self._run(world, request, command, connection))
+        declaration = self.declaration
+        marks = declaration.marks(secrets, key, tenant, command, None)
+        if deadline is None and declaration.may_retell and (told := world.retelling.ask(marks.identity)) is not None:
+            ending = world.retelling.ending(marks, await told)
+            if ending is not None:
+                return ending
+            # Whoever holds the command may have changed it meanwhile.
+            marks = declaration.marks(secrets, key, tenant, command, None)
+        request = declaration.call_of(marks, secrets, command, deadline)
+        return await self._run(world, request, command, connection)
 
     def _run(self, world: AsyncWorld, request: Request, command: C, connection: object | None) -> Awaitable[Ending]:
         handle = self.handling(request, command)
@@ -205,6 +215,10 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
     async def begin(self, request: Request) -> AsyncOpenAttempt | Ending:
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
         world, _ = self.opened_here() or await self.opened()
+        if (told := world.retelling.ask_for(request)) is not None:
+            ending = world.retelling.ending(request.claim, await told)
+            if ending is not None:
+                return ending
         beginning = Beginning(world, request)
         ended = beginning.begin()
         try:

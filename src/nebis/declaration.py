@@ -15,6 +15,7 @@ from nebis.core.envelope import seal, unseal
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import PerOperation, Scope
 from nebis.core.jsontext import json_text
+from nebis.core.marks import Marks
 from nebis.core.plain import unknown_fields
 from nebis.core.record import Effect, EffectsMode, Outcome, OutcomeKind, Record, RecordId, Resource
 from nebis.core.rejection import decode_rejection, encode_rejection
@@ -92,14 +93,18 @@ class Declaration(Subject, Generic[C, R]):
 
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        request = self._request(secrets, key, tenant, command)
+        return self.call_of(self.marks(secrets, key, tenant, command, None), secrets, command, deadline)
+
+    def call_of(self, marks: Marks, secrets: Secrets, command: C, deadline: Deadline | None = None) -> Request:
+        """Do the same for a call of which it is known already which record it is about."""
+        request = self._request(marks, secrets, command)
         if deadline is None and self._demands_nothing:
             return request
-        return self.asked(request, secrets, key, tenant, command, deadline)
+        return self.asked(request, secrets, marks.key, marks.tenant, command, deadline)
 
-    def _request(self, secrets: Secrets, key: str, tenant: str, command: C) -> Request:
-        stored = self.encode_command(command)
-        request = self.request(secrets, key, tenant, command, stored, self._encode, encode_rejection, self._reveal)
+    def _request(self, marks: Marks, secrets: Secrets, command: C) -> Request:
+        marks = marks.with_command(self.encode_command(command))
+        request = self.request_of(marks, secrets, self._encode, encode_rejection, self._reveal)
         return self._with_undos(request) if self.undos else request
 
     def resume(self, secrets: Secrets, record: Record) -> tuple[Request, C]:
@@ -112,7 +117,8 @@ class Declaration(Subject, Generic[C, R]):
             raise RecordCorrupt("its command was not stored")
         body = unseal(record.command, limit_bytes=max(self.policy.command_limit_bytes, 1024 * 1024))
         command = self.command_codec.decode(body)
-        request = self._request(secrets, record.key, record.tenant, command)
+        marks = self.marks(secrets, record.key, record.tenant, command, None)
+        request = self._request(marks, secrets, command)
         fingerprints = dict(request.claim(record.record_id, record.nonce).fingerprints)
         if fingerprints.get(record.fingerprint_version) != record.fingerprint:
             raise RecordCorrupt("its command is not the one that was claimed, as far as this code can tell")

@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from nebis.core.fingerprint import Fingerprint, Fingerprinting, FingerprintVersions, Pairs
+from nebis.core.fingerprint import Fingerprinting, FingerprintVersions, Pairs
 from nebis.core.identity import Identity, Scope, begun_identity, identity_within, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
-from nebis.core.record import Nonce, Outcome, RecordId
+from nebis.core.marks import Marks, make_marks
+from nebis.core.record import Outcome, RecordId
 from nebis.core.secret import Begun, Purpose, Secret, Secrets
 from nebis.core.token import issue_token
 from nebis.core.velocity import Charge
-from nebis.core.verbs import Claim, Terms, make_claim
+from nebis.core.verbs import Terms
 from nebis.deadline import Deadline
 from nebis.errors import KeyMalformed, MisuseError
 from nebis.flows.request import Disposition, Request, classify, make_request, reveal_nothing
@@ -30,25 +31,6 @@ log = logging.getLogger("nebis")
 LONGEST_TENANT = 255
 MOST_PLACES: Final = 256
 """So many tenants of an operation are kept at hand, at half a kilobyte each; beyond that all of them are begun anew."""
-
-
-class _Marks(NamedTuple):
-    """What one request is known by; called, it makes the claim of an attempt from its random marks.
-
-    One tuple in place of a closure or a method: all that a waiting request holds is gone through by the garbage
-    collector again and again.
-    """
-
-    identity: Identity
-    tenant: str
-    key: Key
-    fingerprints: tuple[tuple[int, Fingerprint], ...]
-    terms: Terms
-    command: bytes | None
-
-    def __call__(self, record_id: RecordId, nonce: Nonce) -> Claim:
-        identity, tenant, key, fingerprints, terms, command = self
-        return make_claim(identity, record_id, nonce, tenant, key, fingerprints, terms, command)
 
 
 class _Hand:
@@ -73,10 +55,6 @@ class _Hand:
         return begun
 
 
-# Straight from a tuple in the order of the fields, which is checked by nobody: there is one place that does it.
-_marks: Callable[[Any, tuple[object, ...]], Callable[[RecordId, Nonce], Claim]] = tuple.__new__
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A kind of request that is protected: an operation, or an endpoint of a web framework."""
@@ -93,6 +71,8 @@ class Subject:
     """What all claims have in common, worked out once."""
     _demands_nothing: bool = field(init=False, repr=False, compare=False)
     """Clients may ask with any key, at any pace; else `asked` has something to look at."""
+    may_retell: bool = field(init=False, repr=False, compare=False)
+    """Whether a replay may be told before anything is asked of its request."""
     _hand: _Hand | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -109,6 +89,7 @@ class Subject:
         object.__setattr__(self, "_terms", terms)
         demands_nothing = not (policy.issued_keys or policy.velocity or policy.quota is not None)
         object.__setattr__(self, "_demands_nothing", demands_nothing)
+        object.__setattr__(self, "may_retell", demands_nothing and not policy.single_transaction)
 
     def request(  # noqa: PLR0917 - by position only where every request comes through; elsewhere they are named.
         self,
@@ -125,20 +106,50 @@ class Subject:
         api_version: str = "",
     ) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        policy, terms, hand = self.policy, self._terms, self._hand
-        parsed = key if is_ordinary(key) and len(key) >= policy.shortest_key else self._judged(key)
-        if hand is None or hand.secrets is not secrets:
-            hand = _Hand(secrets, self.fingerprints, terms)
-            object.__setattr__(self, "_hand", hand)
+        marks = self.marks(secrets, key, tenant, command, stored_command, headers, query, api_version)
+        return self.request_of(marks, secrets, encode, encode_rejection, reveal)
+
+    def marks(  # noqa: PLR0917 - as above.
+        self,
+        secrets: Secrets,
+        key: str,
+        tenant: str,
+        command: object,
+        stored_command: bytes | None,
+        headers: Pairs = (),
+        query: Pairs = (),
+        api_version: str = "",
+    ) -> Marks:
+        """Say which record a call is about and what it asks for, or raise what is wrong with the request."""
+        parsed = key if is_ordinary(key) and len(key) >= self.policy.shortest_key else self._judged(key)
+        hand = self._hand_of(secrets)
         found = identity_within(hand.places.get(tenant) or hand.place(tenant), parsed)
         fingerprints = hand.fingerprints(command, headers, query, api_version)
+        return make_marks(Marks, (found, tenant, parsed, fingerprints, self._terms, stored_command))
+
+    def request_of(
+        self,
+        marks: Marks,
+        secrets: Secrets,
+        encode: Callable[[Any], bytes],
+        encode_rejection: Callable[[Exception], bytes],
+        reveal: Callable[[Outcome], object] = reveal_nothing,
+    ) -> Request:
+        """Turn what a call is known by into what the engine runs."""
+        hand = self._hand_of(secrets)
         # By position, as the fields of a request stand: every request comes through here.
         # fmt: off
         return make_request(
-            _marks(_Marks, (found, tenant, parsed, fingerprints, terms, stored_command)), policy, encode,
-            encode_rejection, hand.derive_key, hand.sign_token, reveal, self.classify,
+            marks, self.policy, encode, encode_rejection, hand.derive_key, hand.sign_token, reveal, self.classify
         )
         # fmt: on
+
+    def _hand_of(self, secrets: Secrets) -> _Hand:
+        hand = self._hand
+        if hand is None or hand.secrets is not secrets:
+            hand = _Hand(secrets, self.fingerprints, self._terms)
+            object.__setattr__(self, "_hand", hand)
+        return hand
 
     def asked(  # noqa: PLR0917 - as above.
         self,

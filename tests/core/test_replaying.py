@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nebis.core.answers import Replay
 from nebis.core.record import OutcomeKind, Record, State, Told
-from nebis.core.replaying import is_replay
+from nebis.core.replaying import Ended
 from nebis.core.transitions import transition
 from nebis.core.verbs import Claim, ExpiredPolicy
 from nebis.testing.conformance import specimens
@@ -47,7 +47,7 @@ _completed = st.builds(
 
 
 def is_told_from_columns(record: Record, verb: Claim, now: int) -> bool:
-    return is_replay(verb, now, record.expires_at, record.fingerprint_version, record.fingerprint)
+    return Ended(Told.of(record), record.fingerprint_version, record.fingerprint, now).answers(verb.fingerprints)
 
 
 @given(record=_completed, verb=_claims, now=_INSTANTS)

@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from nebis.core.answers import Doubtful, Gone, Reused, Running, Unreadable
+from nebis.core.marks import Marks
 from nebis.core.quick import maker, quick
-from nebis.core.record import Effect, Nonce, Outcome, Record, RecordId, Told, make_outcome
+from nebis.core.record import Effect, Outcome, Record, RecordId, Told, make_outcome
 from nebis.core.velocity import Charge
-from nebis.core.verbs import Claim
 from nebis.deadline import Deadline
 from nebis.errors import (
     InDoubt,
@@ -72,7 +72,7 @@ class Request:
     Its fields may be given in their order, for the one place that every request comes through; elsewhere name them.
     """
 
-    claim: Callable[[RecordId, Nonce], Claim]
+    claim: Marks
     """Makes the claim from an attempt's random marks; identity and fingerprint are already in it."""
     policy: Policy
     encode: Callable[[object], bytes] = field(repr=False)

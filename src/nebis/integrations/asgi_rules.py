@@ -65,22 +65,28 @@ class _Claiming:
         try:
             try:
                 asked = await self._prepared(scope, passage)
-                if asked is not None:
-                    claiming = Beginning(*asked)
-                    ended = claiming.begin()
-                    try:
-                        found = await ended
-                    except CancelledError:
-                        # Nobody waits, and perhaps it is claimed: a task of ours goes on, as if that had been one.
-                        stays = False
-                        run_apart(partial(self._go_on, claiming, ended), scope, passage, self._nebis).cancel()
-                        raise
+                if asked is None:
+                    scope[ATTEMPT] = None
+                else:
+                    world, request = asked
+                    told = world.retelling.ask_for(request)
+                    found: Record | Ending | None = (
+                        None if told is None else world.retelling.ending(request.claim, await told)
+                    )
+                    if found is None:
+                        claiming = Beginning(world, request)
+                        ended = claiming.begin()
+                        try:
+                            found = await ended
+                        except CancelledError:
+                            # Nobody waits, and perhaps it is claimed: a task of ours goes on, as if it had been one.
+                            stays = False
+                            run_apart(partial(self._go_on, claiming, ended), scope, passage, self._nebis).cancel()
+                            raise
                     if isinstance(found, Record):
                         scope[ATTEMPT] = await taken(passage, claiming.opened(found))
                     elif (reference := passage.tell(found)) is not None:
                         await passage.rebuild(reference)
-                else:
-                    scope[ATTEMPT] = None
             except NebisError as error:
                 passage.answer = self.protection.refused(error)
             if passage.answer is not None:

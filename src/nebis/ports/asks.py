@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from nebis.core.answers import Answer, ClaimAnswer, Locked
+from nebis.core.marks import Marks
 from nebis.core.record import Effect, Nonce, Outcome, OutcomeKind, Record, RecordId
 from nebis.core.verbs import Claim, Verb
 from nebis.flow import Ask
@@ -54,7 +55,7 @@ class MakeClaim(Ask[Claim]):
     A request that comes from inside the very attempt that it would wait for is refused (F067).
     """
 
-    make: Callable[[RecordId, Nonce], Claim]
+    make: Marks
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
+from nebis.core.replaying import Ended
 from nebis.core.verbs import Verb
 from nebis.flow import Flow
 from nebis.ports.history import History
@@ -147,6 +148,14 @@ class Store(History, Inbox, Velocity, Protocol):
 
     def find(self, identity: bytes) -> Flow[Record | None]:
         """Read one record by its identity."""
+        ...
+
+    def expects_replay(self, identity: bytes) -> bool:
+        """Tell at once whether the record has probably ended; a hint, by which nothing is decided."""
+        ...
+
+    def ended(self, identities: Sequence[bytes], *, now: int | None = None) -> Flow[dict[bytes, Ended]]:
+        """Read those of these records that are completed, by identity, as they stand. Never waits."""
         ...
 
     def find_by_id(self, record_id: RecordId) -> Flow[Record | None]:

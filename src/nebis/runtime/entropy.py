@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nebis.core.ids import Blank, write
+from nebis.core.marks import Marks
 from nebis.core.record import Nonce, RecordId
 from nebis.core.verbs import Claim
 from nebis.ports.asks import Drawn
@@ -38,7 +39,7 @@ def draw(*_: object) -> Drawn:
     return Drawn(record_id, nonce)
 
 
-def claimed(make: Callable[[RecordId, Nonce], Claim], *, has_leading_id: bool) -> Claim:
+def claimed(make: Marks | Callable[[RecordId, Nonce], Claim], *, has_leading_id: bool) -> Claim:
     """Draw as `draw` does, and make the claim of an attempt.
 
     With a leading id that begins as the identity of its record does. A store that looks records up by identity then

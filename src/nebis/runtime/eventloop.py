@@ -22,6 +22,7 @@ from nebis.runtime.counting import Counting
 from nebis.runtime.driven_turn import DrivenTurn
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
+from nebis.runtime.retelling import Retelling
 from nebis.runtime.signals import Signals
 from nebis.runtime.single import Single
 
@@ -58,6 +59,8 @@ class AsyncWorld:
         """Does the same for a task of ours, for less where there are no others."""
         self.send: Callable[[Verb, Waiter], None] = self.batcher.send
         """Does the same for whoever takes the answer without a future."""
+        self.retelling = Retelling(self)
+        """Tells what was told before, without a claim."""
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None
@@ -111,6 +114,7 @@ class AsyncWorld:
             await asyncio.to_thread(self._housekeeping.close)
         await asyncio.to_thread(self.heartbeat.close)
         await self.batcher.close()
+        await self.retelling.close()
         await self.backend.sessions.close()
 
     async def _wait_for_all(self, grace_seconds: float) -> None:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from nebis.core.ageing import aged_by
 from nebis.core.answers import Answer, Locked
-from nebis.core.record import Fence, Record, RecordId, State
+from nebis.core.record import Fence, Record, RecordId, State, Told
+from nebis.core.replaying import Ended
 from nebis.core.transitions import transition
 from nebis.core.verbs import Verb, identity_of
 from nebis.flow import Ask, Flow, drive, drive_async
@@ -112,6 +113,24 @@ class MemoryStore(MemoryVelocity):
     def find(self, identity: bytes) -> Flow[Record | None]:
         """Read one record by its identity."""
         return (yield from Touch("find", lambda: self._records.get(identity)))
+
+    def expects_replay(self, identity: bytes) -> bool:
+        """Tell whether the record has ended."""
+        record = self._records.get(identity)
+        return record is not None and record.state is State.COMPLETED
+
+    def ended(self, identities: Sequence[bytes], *, now: int | None = None) -> Flow[dict[bytes, Ended]]:
+        """Read those of these records that are completed, by identity."""
+
+        def act() -> dict[bytes, Ended]:
+            instant = self._instant(now)
+            records = [self._records[identity] for identity in identities if self.expects_replay(identity)]
+            return {
+                record.identity: Ended(Told.of(record), record.fingerprint_version, record.fingerprint, instant)
+                for record in records
+            }
+
+        return (yield from Touch("ended", act))
 
     def find_by_id(self, record_id: RecordId) -> Flow[Record | None]:
         """Read one record by its public id."""

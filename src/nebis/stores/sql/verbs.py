@@ -7,6 +7,7 @@ from typing import Any
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
+from nebis.core.replaying import Ended
 from nebis.core.verbs import Verb
 from nebis.flow import Flow
 from nebis.ports.store import (
@@ -28,7 +29,7 @@ from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.exchanging import Exchange, is_exchange
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
-from nebis.stores.sql.replaying import read_replays
+from nebis.stores.sql.replaying import read_ended, read_replays
 from nebis.stores.sql.rows import STATES, records_of, state_of
 from nebis.stores.sql.seen import SeenEnds
 from nebis.stores.sql.velocity import SqlVelocity
@@ -126,6 +127,14 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
         """Read one record by its identity."""
         rows = yield from Query(self._statements.read, {"now": None}, [{"identity": identity, "position": 1}])
         return records_of(rows).get(identity)
+
+    def expects_replay(self, identity: bytes) -> bool:
+        """Tell whether this process saw the record end."""
+        return identity in self._seen
+
+    def ended(self, identities: Sequence[bytes], *, now: int | None = None) -> Flow[dict[bytes, Ended]]:
+        """Read those of these records that are completed, by identity."""
+        return read_ended(self._statements.read_ended, identities, now)
 
     def find_by_id(self, record_id: RecordId) -> Flow[Record | None]:
         """Read one record by its public id."""

@@ -1,0 +1,125 @@
+"""Replays on an event loop that are told before anything is claimed.
+
+Where the store has probably seen a record end, it is read first, together with those of other callers. If it is what
+the request asks for, there is nothing to claim: no marks are drawn, no flow begins, nothing is written. Whatever else
+is found, or goes wrong, says nothing: the request goes the usual way, and the state machine decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from nebis.core.answers import make_replay
+from nebis.core.marks import Marks
+from nebis.core.replaying import Ended
+from nebis.errors import StoreUnavailable
+from nebis.flows.execute import without_running
+from nebis.flows.request import Ending, Request
+from nebis.ports.asks import TellClaimed
+from nebis.ports.store import DefiniteFailure
+from nebis.runtime.gathering import LANES, LARGEST_BATCH, LONGEST_QUEUE
+from nebis.runtime.observers import tell
+
+if TYPE_CHECKING:
+    from nebis.runtime.eventloop import AsyncWorld
+
+
+class Retelling:
+    """Reads completed records for the callers of one loop, in shared batches."""
+
+    def __init__(self, world: AsyncWorld) -> None:
+        self._world = world
+        self._expects = world.backend.store.expects_replay
+        self._waiting: deque[tuple[bytes, asyncio.Future[Ended | None]]] = deque()
+        self._under_way = 0
+        self._lanes_open = 0
+        # The loop itself holds tasks only weakly.
+        self._carriers: set[asyncio.Task[None]] = set()
+
+    def ask(self, identity: bytes) -> asyncio.Future[Ended | None] | None:
+        """Begin to read a record that has probably ended; None where it has not, or where too many wait already.
+
+        Raises `StoreUnavailable` while the process is ending. Whoever cancels the future only stops waiting.
+        """
+        if not self._expects(identity) or len(self._waiting) >= LONGEST_QUEUE:
+            return None
+        world = self._world
+        world.require_open()
+        asked: asyncio.Future[Ended | None] = world.loop.create_future()
+        self._waiting.append((identity, asked))
+        if not self._lanes_open:
+            self._open_lane()
+        return asked
+
+    def ask_for(self, request: Request) -> asyncio.Future[Ended | None] | None:
+        """Do the same for a request, unless something is asked of it before it is told anything (`welcome`)."""
+        if request.deadline is None and request.may_begin and not request.charges:
+            return self.ask(request.claim.identity)
+        return None
+
+    def ending(self, marks: Marks, ended: Ended | None) -> Ending | None:
+        """Say how a request ends that repeats what was read, and tell the observers; None if it does not."""
+        if ended is None or not ended.answers(marks.fingerprints):
+            return None
+        answer, world = make_replay(record=ended.told), self._world
+        if world.counting is not None:
+            world.counting.claimed(answer)
+        if world.observers:
+            tell(world.observers, TellClaimed(answer).event)
+        return without_running(answer)
+
+    async def close(self) -> None:
+        """Wait until everything that was asked for is answered."""
+        while self._carriers:
+            await asyncio.wait(set(self._carriers))
+
+    def _open_lane(self) -> None:
+        # A carrier starts when the callers that are ready now have asked, so they share its first batch.
+        self._lanes_open += 1
+        carrier = self._world.loop.create_task(self._carry())
+        self._carriers.add(carrier)
+        carrier.add_done_callback(self._carriers.discard)
+
+    def _take(self) -> list[tuple[bytes, asyncio.Future[Ended | None]]]:
+        """Take a lane's share of all that waits or is under way, as `Gathering` does, and for its reasons."""
+        waiting = self._waiting
+        share = min(-(-(len(waiting) + self._under_way) // LANES), len(waiting), LARGEST_BATCH)
+        return [waiting.popleft() for _ in range(share)]
+
+    async def _carry(self) -> None:
+        try:
+            while batch := self._take():
+                self._under_way += len(batch)
+                if self._waiting and self._lanes_open < LANES:
+                    self._open_lane()
+                try:
+                    await self._deliver(batch)
+                finally:
+                    self._under_way -= len(batch)
+                # Those who were answered just now mostly ask again: they share a batch.
+                await asyncio.sleep(0)
+        finally:
+            # In the same breath as the look at an empty queue: whoever asks next must find that nobody carries.
+            self._lanes_open -= 1
+
+    async def _deliver(self, batch: list[tuple[bytes, asyncio.Future[Ended | None]]]) -> None:
+        backend = self._world.backend
+        found: dict[bytes, Ended] = {}
+        away: DefiniteFailure | None = None
+        try:
+            identities = list(dict.fromkeys([identity for identity, _ in batch]))
+            found = await backend.sessions.run_unshielded(backend.store.ended(identities))
+        except DefiniteFailure as failure:
+            away = failure  # A claim would only wait for the same once more.
+        except Exception:  # noqa: BLE001 - whatever it is, nothing was written, and the usual way will say it.
+            found = {}
+        finally:
+            for identity, asked in batch:
+                if asked.done():
+                    continue  # Its caller was cancelled.
+                if away is None:
+                    asked.set_result(found.get(identity))
+                else:
+                    asked.set_exception(StoreUnavailable(away.detail))
