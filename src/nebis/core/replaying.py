@@ -20,21 +20,10 @@ class Ended(NamedTuple):
 
     def answers(self, fingerprints: Iterable[tuple[int, bytes]]) -> bool:
         """Tell whether `claim` answers a request with these fingerprints with `Replay`."""
-        told, version, fingerprint, now = self
-        return is_replay(fingerprints, now, told.expires_at, version, fingerprint)
-
-
-def is_replay(
-    fingerprints: Iterable[tuple[int, bytes]],
-    now: int,
-    expires_at: int,
-    fingerprint_version: int,
-    fingerprint: bytes,
-) -> bool:
-    """Tell whether `claim` answers with `Replay` for a completed record of which this is known."""
-    if now >= expires_at:
+        told, made_with, fingerprint, now = self
+        if now >= told.expires_at:
+            return False
+        for version, digest in fingerprints:
+            if version == made_with:
+                return compare_digest(digest, fingerprint)
         return False
-    for version, digest in fingerprints:
-        if version == fingerprint_version:
-            return compare_digest(digest, fingerprint)
-    return False

@@ -368,3 +368,5 @@ class AsyncBackend:
     transaction: Callable[[object | None], AsyncTransaction] | None = None
     lend: AsyncLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
+    readers: int = 1
+    """How many batches it can read at the same time; one that answers on the loop itself gains nothing by more."""

@@ -50,6 +50,7 @@ _NAMES_OF_GRANTS = {
 }
 
 
+_REPLAYS: Final = _NAMES[Replayed]
 _NEW: Final = Grant.NEW
 """Looked up once: nearly every grant is one."""
 
@@ -77,6 +78,10 @@ class Counting:
             name = _NAMES_OF_GRANTS.get(answer.how)
         if name is not None:
             self._count(name, answer.record.operation)
+
+    def replayed(self, operation: str) -> None:
+        """Count a replay, as `claimed` does."""
+        self._count(_REPLAYS, operation)
 
     def _count(self, name: str, operation: str) -> None:
         counted = name, operation

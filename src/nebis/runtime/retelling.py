@@ -15,9 +15,8 @@ from nebis.core.answers import make_replay
 from nebis.core.marks import Marks
 from nebis.core.replaying import Ended
 from nebis.errors import StoreUnavailable
-from nebis.flows.execute import without_running
-from nebis.flows.request import Ending, Request
-from nebis.ports.asks import TellClaimed
+from nebis.flows.request import Finished, Request, finished
+from nebis.ports.observer import claimed
 from nebis.ports.store import DefiniteFailure
 from nebis.runtime.gathering import LANES, LARGEST_BATCH, LONGEST_QUEUE
 from nebis.runtime.observers import tell
@@ -32,6 +31,7 @@ class Retelling:
     def __init__(self, world: AsyncWorld) -> None:
         self._world = world
         self._expects = world.backend.store.expects_replay
+        self._lanes = min(LANES, world.backend.readers)
         self._waiting: deque[tuple[bytes, asyncio.Future[Ended | None]]] = deque()
         self._under_way = 0
         self._lanes_open = 0
@@ -59,16 +59,16 @@ class Retelling:
             return self.ask(request.claim.identity)
         return None
 
-    def ending(self, marks: Marks, ended: Ended | None) -> Ending | None:
+    def ending(self, marks: Marks, ended: Ended | None) -> Finished | None:
         """Say how a request ends that repeats what was read, and tell the observers; None if it does not."""
         if ended is None or not ended.answers(marks.fingerprints):
             return None
-        answer, world = make_replay(record=ended.told), self._world
+        told, world = ended.told, self._world
         if world.counting is not None:
-            world.counting.claimed(answer)
+            world.counting.replayed(told.operation)
         if world.observers:
-            tell(world.observers, TellClaimed(answer).event)
-        return without_running(answer)
+            tell(world.observers, claimed(make_replay(record=told)))
+        return finished(told, is_replay=True)
 
     async def close(self) -> None:
         """Wait until everything that was asked for is answered."""
@@ -85,14 +85,14 @@ class Retelling:
     def _take(self) -> list[tuple[bytes, asyncio.Future[Ended | None]]]:
         """Take a lane's share of all that waits or is under way, as `Gathering` does, and for its reasons."""
         waiting = self._waiting
-        share = min(-(-(len(waiting) + self._under_way) // LANES), len(waiting), LARGEST_BATCH)
+        share = min(-(-(len(waiting) + self._under_way) // self._lanes), len(waiting), LARGEST_BATCH)
         return [waiting.popleft() for _ in range(share)]
 
     async def _carry(self) -> None:
         try:
             while batch := self._take():
                 self._under_way += len(batch)
-                if self._waiting and self._lanes_open < LANES:
+                if self._waiting and self._lanes_open < self._lanes:
                     self._open_lane()
                 try:
                     await self._deliver(batch)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from nebis.core.answers import Answer, Locked, Refused, Replay
 from nebis.core.record import Fence, Record, State, Told
+from nebis.core.replaying import Ended
 from nebis.core.step import Step
 from nebis.core.transitions import transition
 from nebis.core.verbs import Expire, Forget, Purge, Verb, identity_of
@@ -91,6 +92,12 @@ class Twin:
             assert run(store.find_by_id(record.record_id)) == record
         assert run(store.scan(Scan(limit=_EVERYTHING), now=now)) == in_scan_order(self.records.values())
         assert run(store.count(now=now)) == tally(list(self.records.values()), now)
+        nobody = bytes(32)
+        assert run(store.ended([nobody, *self.records], now=now)) == {
+            identity: Ended(Told.of(record), record.fingerprint_version, record.fingerprint, now)
+            for identity, record in self.records.items()
+            if record.state is State.COMPLETED
+        }
 
     def _compare(self, verb: Verb, answer: Answer | Locked, now: int) -> Answer:
         name, identity = type(verb).__name__, identity_of(verb)

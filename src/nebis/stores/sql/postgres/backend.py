@@ -68,6 +68,7 @@ def open_async(location: object, *, schema: str | None = None, **options: Any) -
         transaction=transactions.open,
         lend=transactions.lend,
         listen=_listen(access, route),
+        readers=route.settings.max_connections,
     )
 
 
