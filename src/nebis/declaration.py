@@ -104,7 +104,7 @@ class Declaration(Subject, Generic[C, R]):
 
     def _request(self, marks: Marks, secrets: Secrets, command: C) -> Request:
         marks = marks.with_command(self.encode_command(command))
-        request = self.request_of(marks, secrets, self._encode, encode_rejection, self._reveal)
+        request = self.request(marks, secrets, self._encode, encode_rejection, self._reveal)
         return self._with_undos(request) if self.undos else request
 
     def resume(self, secrets: Secrets, record: Record) -> tuple[Request, C]:

@@ -91,25 +91,7 @@ class Subject:
         object.__setattr__(self, "_demands_nothing", demands_nothing)
         object.__setattr__(self, "may_retell", demands_nothing and not policy.single_transaction)
 
-    def request(  # noqa: PLR0917 - by position only where every request comes through; elsewhere they are named.
-        self,
-        secrets: Secrets,
-        key: str,
-        tenant: str,
-        command: object,
-        stored_command: bytes | None,
-        encode: Callable[[Any], bytes],
-        encode_rejection: Callable[[Exception], bytes],
-        reveal: Callable[[Outcome], object] = reveal_nothing,
-        headers: Pairs = (),
-        query: Pairs = (),
-        api_version: str = "",
-    ) -> Request:
-        """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        marks = self.marks(secrets, key, tenant, command, stored_command, headers, query, api_version)
-        return self.request_of(marks, secrets, encode, encode_rejection, reveal)
-
-    def marks(  # noqa: PLR0917 - as above.
+    def marks(  # noqa: PLR0917 - by position only where every request comes through; elsewhere they are named.
         self,
         secrets: Secrets,
         key: str,
@@ -127,7 +109,7 @@ class Subject:
         fingerprints = hand.fingerprints(command, headers, query, api_version)
         return make_marks(Marks, (found, tenant, parsed, fingerprints, self._terms, stored_command))
 
-    def request_of(
+    def request(
         self,
         marks: Marks,
         secrets: Secrets,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from nebis.flow import Flow
 from nebis.flows.execute import execute
 from nebis.flows.request import Finished, Request
 from nebis.ports.observer import Event, Replayed
-from nebis.ports.store import DefiniteFailure, IndefiniteFailure
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked
 from nebis.runtime import retelling
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.eventloop import AsyncWorld
@@ -117,7 +118,9 @@ def test_a_store_that_can_read_two_batches_at_once_is_given_half_of_what_waits(m
     run(scenario)
 
 
-@pytest.mark.parametrize("fault", [IndefiniteFailure("cut off"), LookupError("a row that nobody can read")])
+@pytest.mark.parametrize(
+    "fault", [IndefiniteFailure("cut off"), RowLocked("held"), LookupError("a row that nobody can read")]
+)
 def test_whatever_goes_wrong_sends_everybody_the_usual_way(fault: Exception) -> None:
     async def scenario(store: ReadStore, world: AsyncWorld) -> None:
         await completed(world, "key-1", "key-2")
@@ -138,6 +141,32 @@ def test_a_store_that_is_away_is_told_once_and_not_waited_for_again() -> None:
         told = await asyncio.gather(*(retold(world, request) for request in requests), return_exceptions=True)
         assert [type(error) for error in told] == [StoreUnavailable, StoreUnavailable]
         assert told[0] is not told[1]
+
+    run(scenario)
+
+
+def test_a_read_that_is_held_up_does_not_hold_up_who_comes_later() -> None:
+    async def scenario(store: ReadStore, world: AsyncWorld) -> None:
+        await completed(world, "key-1", "key-2")
+        held, sessions = asyncio.Event(), world.backend.sessions
+
+        class Slow:
+            async def run_unshielded(self, flow: Flow[Any]) -> Any:
+                if len(store.reads) == 0:
+                    store.reads.append([])
+                    await held.wait()
+                return await sessions.run_unshielded(flow)
+
+        world.backend = replace(world.backend, sessions=Slow(), readers=2)  # type: ignore[arg-type]  # All that is asked of it.
+        world.retelling = retelling.Retelling(world)
+        first = asyncio.ensure_future(retold(world, request_of(key="key-1")))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert await retold(world, request_of(key="key-2")) is not None
+        assert not first.done()
+        held.set()
+        assert await first is not None
+        world.backend = replace(world.backend, sessions=sessions)
 
     run(scenario)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from nebis import AsyncNebis, Local, Nebis
-from nebis.core.envelope import seal
 from nebis.core.record import EffectsMode, State
 from nebis.declaration import Declaration
 from nebis.policy import Opaque, hours
@@ -89,17 +88,9 @@ def test_pass_that_did_something_is_logged(caplog: pytest.LogCaptureFixture) -> 
 def _lapse(nebis: Nebis, declared: Declaration[str, str] | Subject, age: timedelta, *, name: str = "gone") -> None:
     """Leave a record whose lease ended long ago."""
     backend, secrets = nebis.opened()[0].backend, nebis.opened()[1]
-    request = declared.request(
-        secrets,
-        key="key-of-an-endpoint-1",
-        tenant="acct_1",
-        command="",
-        stored_command=None,
-        encode=lambda _: seal(b""),
-        encode_rejection=lambda _: seal(b""),
-    )
+    marks = declared.marks(secrets, key="key-of-an-endpoint-1", tenant="acct_1", command="", stored_command=None)
     drawn = draw()
-    claim = request.claim(drawn.record_id, drawn.nonce)
+    claim = marks(drawn.record_id, drawn.nonce)
     renamed = replace(claim, terms=replace(claim.terms, operation=name))
     now = backend.sessions.run(backend.store.clock())
     backend.sessions.run(backend.store.apply([renamed], now=now + age // timedelta(microseconds=1)))

@@ -242,10 +242,12 @@ class Protection(Admission):
         path = incoming.path
         # By position: every request comes through here.
         # fmt: off
-        request = self.subject.request(
+        marks = self.subject.marks(
             secrets, key, tenant, {"path": path if type(path) is dict else dict(path or ()), "body": command}, None,
-            self._encoders.get(render) or self._encoder(render), self._rejecting, self._revealing,
             incoming.headers if self._counts_headers else (), incoming.query,
+        )
+        request = self.subject.request(
+            marks, secrets, self._encoders.get(render) or self._encoder(render), self._rejecting, self._revealing
         )
         # fmt: on
         return self.subject.asked(request, secrets, key, tenant, command, deadline)

@@ -17,7 +17,7 @@ from nebis.core.replaying import Ended
 from nebis.errors import StoreUnavailable
 from nebis.flows.request import Finished, Request, finished
 from nebis.ports.observer import claimed
-from nebis.ports.store import DefiniteFailure
+from nebis.ports.store import DefiniteFailure, Spoilt
 from nebis.runtime.gathering import LANES, LARGEST_BATCH, LONGEST_QUEUE
 from nebis.runtime.observers import tell
 
@@ -49,7 +49,7 @@ class Retelling:
         world.require_open()
         asked: asyncio.Future[Ended | None] = world.loop.create_future()
         self._waiting.append((identity, asked))
-        if not self._lanes_open:
+        if self._lanes_open < self._lanes:
             self._open_lane()
         return asked
 
@@ -92,8 +92,6 @@ class Retelling:
         try:
             while batch := self._take():
                 self._under_way += len(batch)
-                if self._waiting and self._lanes_open < self._lanes:
-                    self._open_lane()
                 try:
                     await self._deliver(batch)
                 finally:
@@ -111,10 +109,9 @@ class Retelling:
         try:
             identities = list(dict.fromkeys([identity for identity, _ in batch]))
             found = await backend.sessions.run_unshielded(backend.store.ended(identities))
-        except DefiniteFailure as failure:
-            away = failure  # A claim would only wait for the same once more.
-        except Exception:  # noqa: BLE001 - whatever it is, nothing was written, and the usual way will say it.
-            found = {}
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was written, and the usual way will say it.
+            if isinstance(error, DefiniteFailure) and not isinstance(error, Spoilt):
+                away = error  # A claim would only wait for the same once more.
         finally:
             for identity, asked in batch:
                 if asked.done():
