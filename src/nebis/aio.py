@@ -74,13 +74,13 @@ class AsyncOperation(Generic[C, R]):
     ) -> Ending:
         world, secrets = self._nebis.opened_here() or await self._nebis.opened()
         declaration = self.declaration
-        marks = declaration.marks(secrets, key, tenant, command, None)
+        marks = declaration.marks(secrets, key, tenant, command)
         if deadline is None and declaration.may_retell and (told := world.retelling.ask(marks.identity)) is not None:
             ending = world.retelling.ending(marks, await told)
             if ending is not None:
                 return ending
             # Whoever holds the command may have changed it meanwhile.
-            marks = declaration.marks(secrets, key, tenant, command, None)
+            marks = declaration.marks(secrets, key, tenant, command)
         request = declaration.call_of(marks, secrets, command, deadline)
         return await self._run(world, request, command, connection)
 
@@ -215,10 +215,9 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
     async def begin(self, request: Request) -> AsyncOpenAttempt | Ending:
         """Claim for an integration that runs the work itself; or say how the request ends without running."""
         world, _ = self.opened_here() or await self.opened()
-        if (told := world.retelling.ask_for(request)) is not None:
-            ending = world.retelling.ending(request.claim, await told)
-            if ending is not None:
-                return ending
+        known = await world.retelling.known(request)
+        if known is not None:
+            return known
         beginning = Beginning(world, request)
         ended = beginning.begin()
         try:

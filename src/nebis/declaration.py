@@ -93,7 +93,7 @@ class Declaration(Subject, Generic[C, R]):
 
     def call(self, secrets: Secrets, *, key: str, tenant: str, command: C, deadline: Deadline | None = None) -> Request:
         """Turn a call into what the engine runs, or raise what is wrong with the request."""
-        return self.call_of(self.marks(secrets, key, tenant, command, None), secrets, command, deadline)
+        return self.call_of(self.marks(secrets, key, tenant, command), secrets, command, deadline)
 
     def call_of(self, marks: Marks, secrets: Secrets, command: C, deadline: Deadline | None = None) -> Request:
         """Do the same for a call of which it is known already which record it is about."""
@@ -117,7 +117,7 @@ class Declaration(Subject, Generic[C, R]):
             raise RecordCorrupt("its command was not stored")
         body = unseal(record.command, limit_bytes=max(self.policy.command_limit_bytes, 1024 * 1024))
         command = self.command_codec.decode(body)
-        marks = self.marks(secrets, record.key, record.tenant, command, None)
+        marks = self.marks(secrets, record.key, record.tenant, command)
         request = self._request(marks, secrets, command)
         fingerprints = dict(request.claim(record.record_id, record.nonce).fingerprints)
         if fingerprints.get(record.fingerprint_version) != record.fingerprint:

@@ -97,17 +97,19 @@ class Subject:
         key: str,
         tenant: str,
         command: object,
-        stored_command: bytes | None,
         headers: Pairs = (),
         query: Pairs = (),
         api_version: str = "",
     ) -> Marks:
-        """Say which record a call is about and what it asks for, or raise what is wrong with the request."""
+        """Say which record a call is about and what it asks for, or raise what is wrong with the request.
+
+        Without the command as it is stored, which only some need (`Marks.with_command`).
+        """
         parsed = key if is_ordinary(key) and len(key) >= self.policy.shortest_key else self._judged(key)
         hand = self._hand_of(secrets)
         found = identity_within(hand.places.get(tenant) or hand.place(tenant), parsed)
         fingerprints = hand.fingerprints(command, headers, query, api_version)
-        return make_marks(Marks, (found, tenant, parsed, fingerprints, self._terms, stored_command))
+        return make_marks(Marks, (found, tenant, parsed, fingerprints, self._terms, None))
 
     def request(
         self,

@@ -88,7 +88,7 @@ def test_pass_that_did_something_is_logged(caplog: pytest.LogCaptureFixture) -> 
 def _lapse(nebis: Nebis, declared: Declaration[str, str] | Subject, age: timedelta, *, name: str = "gone") -> None:
     """Leave a record whose lease ended long ago."""
     backend, secrets = nebis.opened()[0].backend, nebis.opened()[1]
-    marks = declared.marks(secrets, key="key-of-an-endpoint-1", tenant="acct_1", command="", stored_command=None)
+    marks = declared.marks(secrets, key="key-of-an-endpoint-1", tenant="acct_1", command="")
     drawn = draw()
     claim = marks(drawn.record_id, drawn.nonce)
     renamed = replace(claim, terms=replace(claim.terms, operation=name))

@@ -69,10 +69,7 @@ class _Claiming:
                     scope[ATTEMPT] = None
                 else:
                     world, request = asked
-                    told = world.retelling.ask_for(request)
-                    found: Record | Ending | None = (
-                        None if told is None else world.retelling.ending(request.claim, await told)
-                    )
+                    found: Record | Ending | None = await world.retelling.known(request)
                     if found is None:
                         claiming = Beginning(world, request)
                         ended = claiming.begin()

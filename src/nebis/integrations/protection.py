@@ -243,7 +243,7 @@ class Protection(Admission):
         # By position: every request comes through here.
         # fmt: off
         marks = self.subject.marks(
-            secrets, key, tenant, {"path": path if type(path) is dict else dict(path or ()), "body": command}, None,
+            secrets, key, tenant, {"path": path if type(path) is dict else dict(path or ()), "body": command},
             incoming.headers if self._counts_headers else (), incoming.query,
         )
         request = self.subject.request(

@@ -53,11 +53,12 @@ class Retelling:
             self._open_lane()
         return asked
 
-    def ask_for(self, request: Request) -> asyncio.Future[Ended | None] | None:
-        """Do the same for a request, unless something is asked of it before it is told anything (`welcome`)."""
-        if request.deadline is None and request.may_begin and not request.charges:
-            return self.ask(request.claim.identity)
-        return None
+    async def known(self, request: Request) -> Finished | None:
+        """Say how a request ends that needs no claim; None where it does, or something is asked of it first."""
+        if request.deadline is not None or not request.may_begin or request.charges:  # As `welcome` will.
+            return None
+        asked = self.ask(request.claim.identity)
+        return None if asked is None else self.ending(request.claim, await asked)
 
     def ending(self, marks: Marks, ended: Ended | None) -> Finished | None:
         """Say how a request ends that repeats what was read, and tell the observers; None if it does not."""
