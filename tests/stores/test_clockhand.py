@@ -104,6 +104,22 @@ def test_a_stride_that_is_stopped_by_its_limit_goes_on_in_the_same_block(backend
     assert aged == [7] * 20
 
 
+def test_a_record_that_somebody_holds_is_passed_over_and_its_neighbours_are_not(
+    backend: BlockingBackend, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url) as holder:
+        holder.execute("SELECT FROM nebis_record WHERE fence IN (7, 9) FOR UPDATE")
+        beside = stride(backend, 10).aged
+        holder.rollback()
+    with psycopg.connect(postgres_url) as reader:
+        left = reader.execute("SELECT fence FROM nebis_record WHERE fence <= 17 ORDER BY fence").fetchall()
+    backend.sessions.run(backend.store.sweep(limit=10_000, now=FAR_US))
+    backend.sessions.close()
+
+    assert beside == 10
+    assert [fence for (fence,) in left] == [1, 2, 3, 4, 5, 7, 9]
+
+
 def test_rows_that_are_numbered_are_swept_to_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs, "STRIDE_ROWS", STRIDE)
     backend = open_blocking(sqlite_url(tmp_path))

@@ -27,9 +27,8 @@ class SqlAgeing:
     def _sweep_blocks(self, statement: Statement, limit: int, now: int | None) -> Flow[Swept]:
         """Do everything in one statement, which is one trip and one commit."""
         first, end = self._hand.next_stride()
-        [(aged, stopped_at, blocks, fence)] = yield from Query(
-            statement, {"limit": limit, "now": now, "first": first, "end": end}
-        )
+        part: dict[str, object] = {"limit": limit, "now": now, "first": first, "end": end}
+        [(aged, stopped_at, blocks, fence)] = yield from Query(statement, part, alone=self._statements.sweep_alone)
         return self._swept(aged, stopped_at, end, blocks, fence)
 
     def _sweep_rows(self, limit: int, now: int | None) -> Flow[Swept]:

@@ -80,7 +80,9 @@ class Statements:
     complete_and_stage_inside: Statement | None = None
     """Absent for the same reason."""
     sweep: Statement | None = None
-    """Absent where a statement is no trip to a server: then the four below do the same."""
+    """Absent where a statement is no trip to a server: then `ends` and the three after it do the same."""
+    sweep_alone: Statement | None = None
+    """Absent for the same reason."""
     ends: Statement | None = None
     remove: Statement | None = None
     expire: Statement | None = None

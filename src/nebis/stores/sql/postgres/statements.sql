@@ -517,19 +517,40 @@ RETURNING effect.record_id;
 SELECT pg_notify('nebis', encode(member.identity, 'hex'))::text
 FROM unnest(:identity::bytea[]) AS member (identity);
 
+-- fragment: is_due
+-- I9: a record that is in progress or in doubt is not seen.
+record.state IN ('C', 'A', 'E')
+AND CASE record.state WHEN 'E' THEN record.forget_at ELSE record.expires_at END <= clock.now
+AND record.ctid >= format('(%s,0)', :first::bigint)::tid
+AND record.ctid < format('(%s,0)', :end::bigint)::tid
+
+-- fragment: expiring
+-- What is left is a tombstone.
+UPDATE nebis_record AS record
+SET state = 'E',
+    outcome = NULL,
+    open_effect = NULL
+
+-- fragment: dropping
+-- Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
+DELETE FROM nebis_effect AS effect
+USING expired
+WHERE effect.record_id = ANY (ARRAY[expired.record_id])
+
+-- fragment: table_and_fence
+pg_relation_size('nebis_record') / current_setting('block_size')::bigint,
+COALESCE(pg_sequence_last_value('nebis_fence'), 0)
+
 -- name: sweep
 -- One look at a range of the table's blocks: no index tells what is due, as it would cost every completion. Outcomes
--- past their window become tombstones; what is over altogether goes at once, whatever it was before. I9: a record that
--- is in progress or in doubt is not seen. Where the limit was reached, the answer says in which block.
+-- past their window become tombstones; what is over altogether goes at once, whatever it was before. Where the limit
+-- was reached, the answer says in which block.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT record.ctid, record.state = 'A' OR record.forget_at <= clock.now AS is_over
     FROM nebis_record AS record
     CROSS JOIN clock
-    WHERE record.state IN ('C', 'A', 'E')
-        AND CASE record.state WHEN 'E' THEN record.forget_at ELSE record.expires_at END <= clock.now
-        AND record.ctid >= format('(%s,0)', :first::bigint)::tid
-        AND record.ctid < format('(%s,0)', :end::bigint)::tid
+    WHERE {is_due}
     LIMIT :limit::bigint
     FOR UPDATE OF record SKIP LOCKED
 ),
@@ -541,27 +562,63 @@ removed AS (
         AND due.is_over
 ),
 expired AS (
-    UPDATE nebis_record AS record
-    SET state = 'E',
-        outcome = NULL,
-        open_effect = NULL
+    {expiring}
     FROM due
     WHERE record.ctid = due.ctid
         AND NOT due.is_over
     RETURNING record.record_id
 ),
--- Results of effects are as sensitive as the outcome. Records that are deleted take theirs with them.
 dropped AS (
-    DELETE FROM nebis_effect AS effect
-    USING expired
-    WHERE effect.record_id = ANY (ARRAY[expired.record_id])
+    {dropping}
 )
 SELECT
     count(*),
     CASE WHEN count(*) >= :limit::bigint THEN (max(due.ctid)::text::point)[0]::bigint END,
-    pg_relation_size('nebis_record') / current_setting('block_size')::bigint,
-    COALESCE(pg_sequence_last_value('nebis_fence'), 0)
+    {table_and_fence}
 FROM due;
+
+-- name: sweep_alone
+-- The same without a lock on each row before it is changed, and without a list of them: a fifth less work. A row that
+-- somebody holds is waited for, but only for a moment, as `complete_alone` does: then `sweep` goes around it. Whoever
+-- is changed meanwhile is looked at again, and all that makes a row due is asked of the row itself.
+WITH clock AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout),
+-- Where the limit is reached.
+stopped AS MATERIALIZED (
+    SELECT record.ctid
+    FROM nebis_record AS record
+    CROSS JOIN clock
+    WHERE {is_due}
+    LIMIT 1 OFFSET :limit::bigint - 1
+),
+bounds AS MATERIALIZED (
+    SELECT clock.now, COALESCE((SELECT stopped.ctid FROM stopped), format('(%s,0)', :end::bigint)::tid) AS last
+    FROM clock
+    WHERE clock.lock_timeout IS NOT NULL
+),
+removed AS (
+    DELETE FROM nebis_record AS record
+    WHERE record.ctid >= format('(%s,0)', :first::bigint)::tid
+        AND record.ctid <= (SELECT bounds.last FROM bounds)
+        AND record.state IN ('C', 'A', 'E')
+        AND CASE record.state WHEN 'A' THEN record.expires_at ELSE record.forget_at END <= (SELECT bounds.now FROM bounds)
+    RETURNING record.record_id
+),
+expired AS (
+    {expiring}
+    WHERE record.ctid >= format('(%s,0)', :first::bigint)::tid
+        AND record.ctid <= (SELECT bounds.last FROM bounds)
+        AND record.state = 'C'
+        AND record.expires_at <= (SELECT bounds.now FROM bounds)
+        AND record.forget_at > (SELECT bounds.now FROM bounds)
+    RETURNING record.record_id
+),
+dropped AS (
+    {dropping}
+)
+SELECT
+    (SELECT count(*) FROM removed) + (SELECT count(*) FROM expired),
+    (SELECT (stopped.ctid::text::point)[0]::bigint FROM stopped),
+    {table_and_fence};
 
 -- name: read_by_id
 SELECT {record_columns}, {effect_columns}
