@@ -16,7 +16,7 @@ from nebis.core.owning import KEPT
 from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
-from nebis.runtime.async_batcher import AsyncBatcher
+from nebis.runtime.async_batcher import PATIENCE_SECONDS, AsyncBatcher
 from nebis.runtime.blocking_batcher import BlockingBatcher, Waiter, wake_next
 from nebis.runtime.gathering import Gathering
 from tests.runtime.verbs import claim, completion, renewal
@@ -242,6 +242,23 @@ def test_whoever_comes_while_one_carries_alone_is_sent_without_it_and_a_twin_aft
         assert await asyncio.gather(carrying, *others) == [KEPT] * 4
         assert held.batches[2:] == [[claim(1)]]
         assert await batcher.carry(claim(4)) == KEPT
+        await batcher.close()
+
+    asyncio.run(main())
+
+
+def test_a_store_that_works_on_one_batch_at_a_time_is_given_the_next_as_a_whole() -> None:
+    async def main() -> None:
+        held = Held()
+        batcher = AsyncBatcher(held, lanes=1)
+        told = [batcher.apply(claim(number)) for number in range(2)]
+        await asyncio.sleep(0)
+        told += [batcher.apply(claim(number)) for number in range(2, 8)]
+        await asyncio.sleep(2 * PATIENCE_SECONDS)
+        assert list(map(len, held.batches)) == [2]
+        held.answers.set()
+        assert await asyncio.gather(*told) == [KEPT] * 8
+        assert list(map(len, held.batches)) == [2, 6]
         await batcher.close()
 
     asyncio.run(main())

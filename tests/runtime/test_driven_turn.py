@@ -71,12 +71,11 @@ def test_what_one_flow_makes_of_its_answer_harms_no_neighbour_in_the_batch() -> 
         store = ObservedStore()
         world = AsyncWorld(store.asynchronous())
         broken = world.run(breaks(), returns)
-        # Two lanes share what waits, so that the first takes two of three.
         neighbours = [world.run(execute(request_of(key=key)), returns) for key in ("key-2", "key-3")]
         assert all(isinstance(ending, Finished) for ending in await asyncio.gather(*neighbours))
         with pytest.raises(Broken):
             await broken
-        assert len(store.batches[0]) == 2
+        assert len(store.batches[0]) == 3
         assert not world.under_way
         await world.close()
 

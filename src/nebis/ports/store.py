@@ -353,7 +353,7 @@ class BlockingBackend:
     lend: BlockingLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
     """Calls back with an identity, from a thread of its own; None where the store cannot or must not."""
-    writers: int = 1
+    lanes: int = 1
     """How many batches it can work on at the same time."""
 
 
@@ -368,5 +368,5 @@ class AsyncBackend:
     transaction: Callable[[object | None], AsyncTransaction] | None = None
     lend: AsyncLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
-    readers: int = 1
-    """How many batches it can read at the same time; one that answers on the loop itself gains nothing by more."""
+    lanes: int = 1
+    """How many batches it can work on at the same time; one that reads on the loop itself gains nothing by more."""

@@ -83,7 +83,7 @@ class BlockingWorld:
         self.observers: tuple[Observer, ...] = tuple(observers)
         self.has_leading_ids = backend.store.capabilities.has_leading_ids
         self.signals = Signals()
-        self._batcher = BlockingBatcher(self._send, carriers=min(LANES, backend.writers))
+        self._batcher = BlockingBatcher(self._send, carriers=min(LANES, backend.lanes))
         self.heartbeat = Heartbeat(backend.store, backend.beat, self.signals.applied)
         self._housekeeping = Housekeeping(backend.store, backend.beat, counting, recover) if keeps_house else None
         self._listener = backend.listen(self.signals.wake) if backend.listen is not None else None

@@ -47,7 +47,7 @@ def open_blocking(location: object, *, schema: str | None = None, **options: Any
         transaction=transactions.open,
         lend=transactions.lend,
         listen=_listen(access, route),
-        writers=route.settings.max_connections,
+        lanes=route.settings.max_connections,
     )
 
 
@@ -68,7 +68,7 @@ def open_async(location: object, *, schema: str | None = None, **options: Any) -
         transaction=transactions.open,
         lend=transactions.lend,
         listen=_listen(access, route),
-        readers=route.settings.max_connections,
+        lanes=route.settings.max_connections,
     )
 
 
