@@ -83,6 +83,19 @@ def test_a_lone_member_needs_no_arrays() -> None:
     ]
 
 
+def test_arrays_are_unnested_in_step_unless_their_places_are_asked_for() -> None:
+    statement = read_statements(PLURAL)["x"]
+
+    assert statement.positional.splitlines()[1:] == [
+        "FROM (SELECT unnest($1::bytea[]), unnest($2::text[])) AS member (a, c)",
+        "CROSS JOIN unnest(",
+        "    $3::bigint[]",
+        ") WITH ORDINALITY AS message (b, position)",
+        "CROSS JOIN unnest(member.kept) AS kept",
+    ]
+    assert statement.text == PLURAL.partition("\n")[2].strip()
+
+
 def test_what_all_members_share_stays_an_array_beside_a_lone_member() -> None:
     statement = lone(read_statements(PLURAL)["x"], frozenset("ac"))
 

@@ -81,6 +81,7 @@ def _fragment(fragments: Mapping[str, str], use: re.Match[str]) -> str:
 
 def _statement(name: str, text: str, schema: str | None) -> Statement:
     text = qualified(text, schema)
+    sent = _in_step(text)
     numbers: dict[str, int] = {}
     for found in _TOKEN.finditer(text):
         if found["parameter"]:
@@ -89,9 +90,23 @@ def _statement(name: str, text: str, schema: str | None) -> Statement:
         name=name,
         text=text,
         parameters=tuple(numbers),
-        positional=_with_parameters(text, lambda parameter: f"${numbers[parameter]}"),
-        pyformat=_with_parameters(text.replace("%", "%%"), lambda parameter: f"%({parameter})s"),
+        positional=_with_parameters(sent, lambda parameter: f"${numbers[parameter]}"),
+        pyformat=_with_parameters(sent.replace("%", "%%"), lambda parameter: f"%({parameter})s"),
     )
+
+
+def _in_step(text: str) -> str:
+    """Have several arrays unnested in step, value by value, which says the same.
+
+    Of `FROM unnest(a, b)` PostgreSQL first makes a store for each array, of 16 KB or more however short the array is,
+    and gives all that memory back at the end: a tenth of what a batch of 16 claims and 16 completions costs.
+    """
+
+    def selected(unnest: re.Match[str]) -> str:
+        arrays = _ARRAY.sub(lambda array: f"unnest({array[0]})", unnest["columns"])
+        return unnest[0] if unnest["position"] or arrays == unnest["columns"] else f"(SELECT {arrays})"
+
+    return _UNNEST.sub(selected, text)
 
 
 def _with_parameters(text: str, render: Callable[[str], str]) -> str:

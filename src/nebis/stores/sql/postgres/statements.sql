@@ -50,8 +50,7 @@ CROSS JOIN LATERAL (
 JOIN nebis_record AS record ON record.identity = ANY (ARRAY[found.identity]) AND record.record_id = wanted.record_id
 
 -- fragment: first_lives
--- Begins the first life of a key: exactly what `first_life` says. Sorted, because it waits for whoever is inserting
--- the same key, and two batches that wait in different orders would wait for ever.
+-- Begins the first life of a key: exactly what `first_life` says.
 INSERT INTO nebis_record AS record (
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence, nonce,
     lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
@@ -66,24 +65,26 @@ CROSS JOIN unnest(
     :identity::bytea[], :record_id::uuid[], :tenant::text[], :scope::text[], :operation::text[], :key::text[],
     :fingerprint::bytea[], :fingerprint_version::integer[], :mode::text[], :nonce::bytea[], :lease_us::bigint[],
     :outcome_us::bigint[], :metadata_us::bigint[], :command::bytea[]
-) WITH ORDINALITY AS member (
+) AS member (
     identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
-    outcome_us, metadata_us, command, position
+    outcome_us, metadata_us, command
 )
 
 -- fragment: claiming
+-- Sorted, because it waits for whoever is inserting the same key, and two batches that wait in different orders would
+-- wait for ever.
 {first_lives}
-ORDER BY member.position
+ORDER BY member.identity
 ON CONFLICT (identity) DO NOTHING
 RETURNING record.identity, record.fence, record.created_at
 
 -- fragment: claiming_alone
 -- The same where the whole statement may fail: a key that somebody begins in this very moment is refused by the index,
 -- and nothing has happened. To be told so politely costs every new key a mark in the table, a second one that takes it
--- back, and 48 bytes of the log.
+-- back, and 48 bytes of the log. Not sorted, because whoever waits does so for a moment only, and then fails too.
 {first_lives}
-WHERE NOT EXISTS (SELECT FROM nebis_record AS twin WHERE twin.identity = ANY (ARRAY[member.identity]))
-ORDER BY member.position
+WHERE clock.lock_timeout IS NOT NULL
+    AND NOT EXISTS (SELECT FROM nebis_record AS twin WHERE twin.identity = ANY (ARRAY[member.identity]))
 RETURNING record.identity, record.fence, record.created_at
 
 -- name: claim
@@ -246,18 +247,17 @@ WITH instant AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2
 -- fragment: begun
 -- Answers of a batch come in one row, end to end: to send and read a row for each takes both sides longer than to find it.
 -- Every identity has 32 bytes and every fence eight, in the same order.
-begun AS MATERIALIZED (
-    SELECT
-        string_agg(claimed.identity, ''::bytea) AS identities,
-        string_agg(int8send(claimed.fence), ''::bytea) AS fences
-    FROM claimed
-)
+string_agg(claimed.identity, ''::bytea) AS identities,
+string_agg(int8send(claimed.fence), ''::bytea) AS fences,
+min(claimed.created_at) AS created_at
 
 -- fragment: exchanged
-SELECT begun.identities, begun.fences, clock.now, ended.identities
-FROM clock
-CROSS JOIN begun
-CROSS JOIN ended
+SELECT
+    instant.identities,
+    instant.fences,
+    instant.created_at,
+    (SELECT string_agg(completed.identity, ''::bytea) FROM completed)
+FROM instant
 
 -- name: exchange
 -- Claims and completions in one trip and one commit. The instant of the completions comes after the claims, and so do
@@ -266,40 +266,28 @@ WITH clock AS MATERIALIZED (SELECT {now} AS now),
 claimed AS (
     {claiming}
 ),
-{begun},
 instant AS MATERIALIZED (
-    SELECT clock.now
-    FROM clock
-    CROSS JOIN begun
+    SELECT {now} AS now, {begun}
+    FROM claimed
 ),
 {done_:completable},
 completed AS (
     {completing}
-),
-ended AS MATERIALIZED (
-    SELECT string_agg(completed.identity, ''::bytea) AS identities, count(completed.woken) AS woken
-    FROM completed
 )
 {exchanged};
 
 -- name: exchange_alone
 -- The same as `complete_alone` is to `complete`.
-WITH clock AS MATERIALIZED (SELECT {now} AS now),
+WITH clock AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout),
 claimed AS (
     {claiming_alone}
 ),
-{begun},
 instant AS MATERIALIZED (
-    SELECT clock.now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout
-    FROM clock
-    CROSS JOIN begun
+    SELECT {now} AS now, (SELECT clock.lock_timeout FROM clock), {begun}
+    FROM claimed
 ),
 completed AS (
     {done_:completing_alone}
-),
-ended AS MATERIALIZED (
-    SELECT string_agg(completed.identity, ''::bytea) AS identities
-    FROM completed
 )
 {exchanged};
 
