@@ -39,6 +39,8 @@ class Contender:
     app: Callable[[Places, Work], AbstractAsyncContextManager[App]] | None = None
     cases: tuple[str, ...] = ("cycle", "replay")
     uses_threads: bool = False
+    is_held_to_one_core: bool = False
+    """Whether its process may use no other processor, as `taskset` holds it."""
     is_peer: bool = False
 
     @property

@@ -14,6 +14,13 @@ CONTENDERS: tuple[Contender, ...] = (
         system="naive-asyncpg", store="postgres", open=naive.asyncpg_async, app=web.around_call(naive.asyncpg_async)
     ),
     Contender(system="naive-psycopg2-threads", store="postgres", open=naive.psycopg2_threads, uses_threads=True),
+    Contender(
+        system="naive-psycopg2-threads-one-core",
+        store="postgres",
+        open=naive.psycopg2_threads,
+        uses_threads=True,
+        is_held_to_one_core=True,
+    ),
     Contender(system="naive-sqlite", store="sqlite", open=naive.sqlite_threads, uses_threads=True),
     Contender(system="naive-sqlite-async", store="sqlite", open=naive.sqlite_async),
     Contender(
@@ -41,6 +48,13 @@ CONTENDERS: tuple[Contender, ...] = (
         cases=("single_tx",),
     ),
     Contender(system="nebis-threads", store="postgres", open=ours.blocking_facade(ours.postgres), uses_threads=True),
+    Contender(
+        system="nebis-threads-one-core",
+        store="postgres",
+        open=ours.blocking_facade(ours.postgres),
+        uses_threads=True,
+        is_held_to_one_core=True,
+    ),
     Contender(
         system="nebis-threads",
         store="postgres",

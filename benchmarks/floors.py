@@ -79,6 +79,13 @@ def _ratios(book: Book) -> Iterator[Verdict]:
             3.5,
             6,
         ),
+        (
+            "the same, with both processes held to one core each",
+            Measured("nebis-threads-one-core", "postgres", "cycle", 64),
+            Measured(f"{NAIVE_THREADS}-one-core", "postgres", "cycle", 64),
+            3.5,
+            6,
+        ),
     ]
     for what, ours, baseline, floor, goal in table:
         yield _verdict(what, book.ratio(ours, baseline), floor, goal)

@@ -9,6 +9,11 @@ from benchmarks.contenders import CONTENDERS
 NAIVE = "naive-psycopg"
 NAIVE_THREADS = "naive-psycopg2-threads"
 NAIVE_SQLITE = "naive-sqlite"
+_NAIVE_OF = {
+    "nebis-threads": NAIVE_THREADS,
+    "nebis-threads-one-core": f"{NAIVE_THREADS}-one-core",
+}
+"""What is not compared with the usual naive way on Postgres."""
 _HTTP = ("http_new", "http_replay")
 
 
@@ -20,7 +25,7 @@ def baseline_of(measured: Measured) -> Measured | None:
     compared = "replay" if case == "replay" else "cycle"
     if store == "sqlite" and compared == "cycle":
         return Measured(NAIVE_SQLITE, "sqlite", compared, callers)
-    naive = NAIVE_THREADS if system == "nebis-threads" and store == "postgres" else NAIVE
+    naive = _NAIVE_OF.get(system, NAIVE) if store == "postgres" else NAIVE
     return Measured(naive, "postgres", compared, callers)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import os
 import sys
 import time
 import uuid
@@ -158,8 +159,11 @@ def main() -> None:
     arguments = parser().parse_args()
     # What a library prints belongs into the log, not between the lines of JSON.
     sys.stdout = sys.stderr
+    contender = contender_of(arguments.name)
+    if contender.is_held_to_one_core:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     try:
-        run_loop(serve(contender_of(arguments.name), places_of(arguments)))
+        run_loop(serve(contender, places_of(arguments)))
     except Exception as error:  # noqa: BLE001 - the reason why a contender does not take part.
         say({"failed": described(error)})
 

@@ -158,7 +158,7 @@ def test_a_floor_is_reached_by_the_median_or_inside_the_noise_of_the_bare_applic
 
 def test_every_floor_is_listed_even_if_nothing_was_measured() -> None:
     assert all(verdict.measured is None for verdict in verdicts(Book()))
-    assert len(verdicts(Book())) == 22
+    assert len(verdicts(Book())) == 23
 
 
 def test_contenders_have_names_of_their_own() -> None:
