@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 from enum import StrEnum
 
-_CHANGES_PER_CHECKPOINT = 1000
-"""Rows changed by one process before it checkpoints: about as much log as SQLite's own default lets grow."""
+_CHANGES_PER_CHECKPOINT = 3000
+"""Rows changed by one process before it checkpoints, three for each key: some six megabytes of log where keys come in
+batches, twenty where they come one by one. Pages that change often are copied once for all of them."""
 
 
 class Journal(StrEnum):
