@@ -27,9 +27,9 @@ class Statement:
     parameters: tuple[str, ...]
     """In order of first appearance, for drivers that bind by position."""
     positional: str
-    """The same text with `$1`, `$2` ... instead of names."""
+    """What is sent: the same with `$1`, `$2` ... instead of names, and with several arrays unnested in step."""
     pyformat: str
-    """The same text with `%(name)s` instead of `:name`, and every other percent sign doubled."""
+    """The same with `%(name)s` instead of `$1`, and every other percent sign doubled."""
 
 
 Member: TypeAlias = Mapping[str, object]

@@ -37,7 +37,7 @@ class Exchange:
 
     def __init__(self, verbs: Sequence[Any]) -> None:
         self._verbs = verbs
-        # Sorted, because a claim waits for whoever is inserting the same key.
+        # Sorted: a claim waits for whoever is inserting the same key. Where that may last, the statement sorts too.
         self._claims: list[Claim] = sorted([verb for verb in verbs if type(verb) is Claim], key=_identity)
         self._completions: list[Complete] = [verb for verb in verbs if type(verb) is Complete]
         self._new: list[bytes] = list(map(_identity, self._claims))
