@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.book import Book, Measured, Ratio
 from benchmarks.contenders import CONTENDERS
-from benchmarks.rows import NAIVE, NAIVE_SQLITE, NAIVE_THREADS, bare_range, share_of_bare
+from benchmarks.rows import NAIVE, NAIVE_ONE_CORE, NAIVE_SQLITE, NAIVE_THREADS, bare_range, share_of_bare
 
 HTTP_CALLERS = 64
 GROWTH_ROWS = 10_000_000
@@ -82,7 +82,7 @@ def _ratios(book: Book) -> Iterator[Verdict]:
         (
             "the same, with both processes held to one core each",
             Measured("nebis-threads-one-core", "postgres", "cycle", 64),
-            Measured(f"{NAIVE_THREADS}-one-core", "postgres", "cycle", 64),
+            Measured(NAIVE_ONE_CORE, "postgres", "cycle", 64),
             3.5,
             6,
         ),

@@ -8,10 +8,11 @@ from benchmarks.contenders import CONTENDERS
 
 NAIVE = "naive-psycopg"
 NAIVE_THREADS = "naive-psycopg2-threads"
+NAIVE_ONE_CORE = "naive-psycopg2-threads-one-core"
 NAIVE_SQLITE = "naive-sqlite"
 _NAIVE_OF = {
     "nebis-threads": NAIVE_THREADS,
-    "nebis-threads-one-core": f"{NAIVE_THREADS}-one-core",
+    "nebis-threads-one-core": NAIVE_ONE_CORE,
 }
 """What is not compared with the usual naive way on Postgres."""
 _HTTP = ("http_new", "http_replay")

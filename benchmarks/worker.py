@@ -159,10 +159,10 @@ def main() -> None:
     arguments = parser().parse_args()
     # What a library prints belongs into the log, not between the lines of JSON.
     sys.stdout = sys.stderr
-    contender = contender_of(arguments.name)
-    if contender.is_held_to_one_core:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     try:
+        contender = contender_of(arguments.name)
+        if contender.is_held_to_one_core:
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         run_loop(serve(contender, places_of(arguments)))
     except Exception as error:  # noqa: BLE001 - the reason why a contender does not take part.
         say({"failed": described(error)})

@@ -1,12 +1,15 @@
 """Replays that are told before a claim, as callers of an operation meet them."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from nebis import AsyncNebis, Deadline, KeyReused, Local, Retryable
+from nebis.aio import AsyncOperation
 from nebis.core.replaying import Ended
 from nebis.errors import DeadlinePassed
 from nebis.runtime.retelling import Retelling
@@ -47,14 +50,20 @@ def test_a_command_that_is_changed_while_a_read_is_under_way_is_stored_as_it_is_
     asyncio.run(main())
 
 
+@asynccontextmanager
+async def paying() -> AsyncIterator[AsyncOperation[int, int]]:
+    async with AsyncNebis("memory://") as nebis:
+
+        @nebis.operation("pay", effects=Local)
+        async def pay(command: int) -> int:
+            return command
+
+        yield pay
+
+
 def test_another_command_under_the_key_of_a_record_that_has_ended_is_refused_as_ever() -> None:
     async def main() -> None:
-        async with AsyncNebis("memory://") as nebis:
-
-            @nebis.operation("pay", effects=Local)
-            async def pay(command: int) -> int:
-                return command
-
+        async with paying() as pay:
             assert [await pay(key=KEY, tenant="acct_1", command=1) for _ in range(2)] == [1, 1]
             with pytest.raises(KeyReused):
                 await pay(key=KEY, tenant="acct_1", command=2)
@@ -64,12 +73,7 @@ def test_another_command_under_the_key_of_a_record_that_has_ended_is_refused_as_
 
 def test_a_deadline_is_looked_at_before_anything_is_told() -> None:
     async def main() -> None:
-        async with AsyncNebis("memory://") as nebis:
-
-            @nebis.operation("pay", effects=Local)
-            async def pay(command: int) -> int:
-                return command
-
+        async with paying() as pay:
             await pay(key=KEY, tenant="acct_1", command=1)
             with pytest.raises(DeadlinePassed):
                 await pay(key=KEY, tenant="acct_1", command=1, deadline=Deadline.after(timedelta(0)))

@@ -16,7 +16,8 @@ from nebis.core.owning import KEPT
 from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
-from nebis.runtime.async_batcher import PATIENCE_SECONDS, AsyncBatcher
+from nebis.runtime import async_batcher
+from nebis.runtime.async_batcher import AsyncBatcher
 from nebis.runtime.blocking_batcher import BlockingBatcher, Waiter, wake_next
 from nebis.runtime.gathering import Gathering
 from tests.runtime.verbs import claim, completion, renewal
@@ -247,14 +248,19 @@ def test_whoever_comes_while_one_carries_alone_is_sent_without_it_and_a_twin_aft
     asyncio.run(main())
 
 
-def test_a_store_that_works_on_one_batch_at_a_time_is_given_the_next_as_a_whole() -> None:
+def test_a_store_that_works_on_one_batch_at_a_time_is_given_the_next_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(async_batcher, "PATIENCE_SECONDS", 0.0)
+
     async def main() -> None:
         held = Held()
-        batcher = AsyncBatcher(held, lanes=1)
+        batcher = AsyncBatcher(held, Gathering(lanes=1))
         told = [batcher.apply(claim(number)) for number in range(2)]
         await asyncio.sleep(0)
         told += [batcher.apply(claim(number)) for number in range(2, 8)]
-        await asyncio.sleep(2 * PATIENCE_SECONDS)
+        for _ in range(5):  # Whoever had no patience would open a second lane now.
+            await asyncio.sleep(0)
         assert list(map(len, held.batches)) == [2]
         held.answers.set()
         assert await asyncio.gather(*told) == [KEPT] * 8
@@ -446,7 +452,7 @@ def test_a_few_threads_wait_for_the_batch_under_way_unless_it_takes_long() -> No
         until(lambda: sent == [1])
         ten = [pool.submit(batcher.apply, claim(number)) for number in range(1, 11)]
         until(lambda: gathering.waiting == 10)
-        gathering._lanes = 2  # From now on there is room for another.
+        gathering.lanes = 2  # From now on there is room for another.
         gates[1].set()
         until(lambda: sent == [1, 10])
         few = [pool.submit(batcher.apply, claim(number)) for number in (11, 12)]

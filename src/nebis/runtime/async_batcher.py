@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from nebis.core.answers import Answer, Locked
 from nebis.core.verbs import Claim, Verb, identity_of
 from nebis.ports.store import IndefiniteFailure
-from nebis.runtime.gathering import LANES, Gathering, Member, blames_a_member, own_copy
+from nebis.runtime.gathering import Gathering, Member, blames_a_member, own_copy
 
 
 class Waiter(Protocol):
@@ -41,11 +41,9 @@ PATIENCE_SECONDS = 0.005
 class AsyncBatcher:
     """Sends what the callers of one loop ask for in shared batches; each gets an answer of its own."""
 
-    def __init__(self, send: Send, gathering: Gathering[Waiter] | None = None, *, lanes: int = LANES) -> None:
-        """Begin idle. `lanes` is how many batches the store can work on at the same time."""
+    def __init__(self, send: Send, gathering: Gathering[Waiter] | None = None) -> None:
         self._send = send
-        self._gathering: Gathering[Waiter] = Gathering(lanes=lanes) if gathering is None else gathering
-        self._lanes = lanes
+        self._gathering: Gathering[Waiter] = Gathering() if gathering is None else gathering
         self._lanes_open = 0
         self._was_alone = True
         """Whether the last batch had a single member: then the next has too, as far as anybody can tell."""
@@ -64,7 +62,7 @@ class AsyncBatcher:
     def send(self, verb: Verb, waiter: Waiter) -> None:
         """Do the same for whoever is told in another way; raises `Overloaded` for a claim that would wait too long."""
         self._gathering.add(verb, waiter)
-        if self._lanes_open < self._lanes:
+        if self._lanes_open < self._gathering.lanes:
             if not self._lanes_open or self._gathering.is_worth_a_lane:
                 self._open_lane(asyncio.get_running_loop())
             elif self._impatience is None:
@@ -121,7 +119,7 @@ class AsyncBatcher:
 
     def _lose_patience(self, loop: asyncio.AbstractEventLoop) -> None:
         self._impatience = None
-        if self._gathering.waiting and self._lanes_open < self._lanes:
+        if self._gathering.waiting and self._lanes_open < self._gathering.lanes:
             self._open_lane(loop)
 
     async def close(self) -> None:

@@ -50,7 +50,8 @@ class Gathering(Generic[W]):
         Callers come back as they were sent, so lanes of different lengths would stay so: the store has nothing to do
         while the long one is answered, and nobody else has while the store works on it.
         """
-        self._lanes = lanes
+        self.lanes = lanes
+        """How many batches may be under way."""
         self._largest_batch = largest_batch
         self._longest_queue = longest_queue
         self._is_shared_out = is_shared_out
@@ -109,7 +110,7 @@ class Gathering(Generic[W]):
         Claims and completions go together, as one statement does both: one round trip and one commit. All other writes
         of owners are a kind of their own, for which nobody else shall wait.
         """
-        if len(self._under_way_by_lane) >= self._lanes:
+        if len(self._under_way_by_lane) >= self.lanes:
             return []
         batch = self._alone_next() or self._longer()
         if batch:
@@ -179,7 +180,7 @@ class Gathering(Generic[W]):
 
     def _share(self, waiting: int) -> int:
         if self._is_shared_out:
-            waiting = min(waiting, -(-(waiting + sum(self._under_way_by_lane)) // self._lanes))
+            waiting = min(waiting, -(-(waiting + sum(self._under_way_by_lane)) // self.lanes))
         return min(waiting, self._largest_batch)
 
     def _picked(self, queue: deque[Member[W]], wanted: int) -> list[Member[W]]:

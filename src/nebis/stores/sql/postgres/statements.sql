@@ -5,8 +5,8 @@
 -- else can. Of a plain `=` a planner that believes the table empty, as it does after a VACUUM at such a moment, makes a
 -- walk through the whole index for each batch, and keeps to it for as long as the session lasts.
 -- Nothing but `claim` ever waits for a row: rows are picked with SKIP LOCKED, so that one open transaction of one
--- user does not delay the others in the batch, and so that no two batches can wait for each other. (`complete_alone`
--- gives up after a moment, which comes to the same.)
+-- user does not delay the others in the batch, and so that no two batches can wait for each other. (Those that end in
+-- `_alone` give up after a moment, which comes to the same.)
 
 -- fragment: now
 COALESCE(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -260,14 +260,14 @@ SELECT
 FROM instant
 
 -- name: exchange
--- Claims and completions in one trip and one commit. The instant of the completions comes after the claims, and so do
--- they: whoever still waits for a key holds no row that another batch could wait for.
+-- Claims and completions in one trip and one commit. The completions need what the claims left, so that they come after
+-- them: whoever still waits for a key holds no row that another batch could wait for.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 claimed AS (
     {claiming}
 ),
 instant AS MATERIALIZED (
-    SELECT {now} AS now, {begun}
+    SELECT (SELECT clock.now FROM clock), {begun}
     FROM claimed
 ),
 {done_:completable},
@@ -283,7 +283,7 @@ claimed AS (
     {claiming_alone}
 ),
 instant AS MATERIALIZED (
-    SELECT {now} AS now, (SELECT clock.lock_timeout FROM clock), {begun}
+    SELECT (SELECT clock.now FROM clock), (SELECT clock.lock_timeout FROM clock), {begun}
     FROM claimed
 ),
 completed AS (
@@ -505,12 +505,19 @@ RETURNING effect.record_id;
 SELECT pg_notify('nebis', encode(member.identity, 'hex'))::text
 FROM unnest(:identity::bytea[]) AS member (identity);
 
+-- fragment: is_ahead
+-- In the blocks that are looked at: from the first one on, and before the end.
+record.ctid >= format('(%s,0)', :first::bigint)::tid
+
+-- fragment: end_place
+format('(%s,0)', :end::bigint)::tid
+
 -- fragment: is_due
 -- I9: a record that is in progress or in doubt is not seen.
 record.state IN ('C', 'A', 'E')
 AND CASE record.state WHEN 'E' THEN record.forget_at ELSE record.expires_at END <= clock.now
-AND record.ctid >= format('(%s,0)', :first::bigint)::tid
-AND record.ctid < format('(%s,0)', :end::bigint)::tid
+AND {is_ahead}
+AND record.ctid < {end_place}
 
 -- fragment: expiring
 -- What is left is a tombstone.
@@ -579,13 +586,13 @@ stopped AS MATERIALIZED (
     LIMIT 1 OFFSET :limit::bigint - 1
 ),
 bounds AS MATERIALIZED (
-    SELECT clock.now, COALESCE((SELECT stopped.ctid FROM stopped), format('(%s,0)', :end::bigint)::tid) AS last
+    SELECT clock.now, COALESCE((SELECT stopped.ctid FROM stopped), {end_place}) AS last
     FROM clock
     WHERE clock.lock_timeout IS NOT NULL
 ),
 removed AS (
     DELETE FROM nebis_record AS record
-    WHERE record.ctid >= format('(%s,0)', :first::bigint)::tid
+    WHERE {is_ahead}
         AND record.ctid <= (SELECT bounds.last FROM bounds)
         AND record.state IN ('C', 'A', 'E')
         AND CASE record.state WHEN 'A' THEN record.expires_at ELSE record.forget_at END <= (SELECT bounds.now FROM bounds)
@@ -593,7 +600,7 @@ removed AS (
 ),
 expired AS (
     {expiring}
-    WHERE record.ctid >= format('(%s,0)', :first::bigint)::tid
+    WHERE {is_ahead}
         AND record.ctid <= (SELECT bounds.last FROM bounds)
         AND record.state = 'C'
         AND record.expires_at <= (SELECT bounds.now FROM bounds)
