@@ -34,7 +34,7 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
     conversation: Conversation | None
     """Who hears what the server says unasked."""
     prepared: dict[str, Any] | None
-    """Our statements, by text; None where others also speak here, or a pooler forgets them."""
+    """Our statements, by text; None where a pooler forgets them."""
 
     def pack_arrays(self) -> None:
         """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
@@ -46,6 +46,12 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
             ways = (partial(pack, name), partial(unpack, name))
             with suppress(AttributeError, TypeError):  # An asyncpg that has no such door packs them itself.
                 settings.add_python_codec(kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", *ways, "binary")
+
+    def _drop_local_statement_cache(self) -> None:
+        """Forget our statements too: the application has changed how values are written."""
+        super()._drop_local_statement_cache()
+        if self.prepared:
+            self.prepared = {}
 
     async def rows(self, text: str, values: Iterable[Any]) -> list[Row]:
         """Do what `fetch` does, past ten functions that find out each time what is known of our own statements."""
@@ -129,7 +135,7 @@ class Asyncpg:
         connection.bound_silence(self._settings.silence_seconds)
         if self.packs_arrays:
             connection.pack_arrays()
-        connection.prepared = {} if self.packs_arrays and not self._settings.pooler else None
+        connection.prepared = None if self._settings.pooler else {}
         connection.conversation = None
         # Once for all conversations: asyncpg inspects whatever is to listen.
         connection.add_log_listener(_pass_on)

@@ -6,7 +6,7 @@
 -- walk through the whole index for each batch, and keeps to it for as long as the session lasts.
 -- Nothing but `claim` ever waits for a row: rows are picked with SKIP LOCKED, so that one open transaction of one
 -- user does not delay the others in the batch, and so that no two batches can wait for each other. (Those that end in
--- `_alone` give up after a moment, which comes to the same.)
+-- `_alone` give up after a moment, and completions that end in `_inside` hold their rows before, which comes to the same.)
 
 -- fragment: now
 COALESCE(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -95,43 +95,34 @@ WITH clock AS MATERIALIZED (SELECT {now} AS now)
 -- The same in a transaction of the application. Two of those that claim the same key must not wait for each other at the
 -- unique index: duplicates would fill the pool and hold up strangers (F045). Whoever cannot have the advisory lock at
 -- once knows that a twin is at work, and inserts nothing. What is left to wait for is bounded by our own lock timeout.
--- Each part needs a value of the one before, so that none can come too early: the application's timeout is read, the
+-- Each part needs a value of the one before, so that none can come too early: the application's timeout is read and the
 -- lock taken, our timeout set, the rows inserted and counted, and the application's timeout put back.
-WITH theirs AS MATERIALIZED (SELECT current_setting('lock_timeout') AS lock_timeout),
-reserved AS MATERIALIZED (
-    SELECT theirs.lock_timeout, bool_and(pg_try_advisory_xact_lock(member.lock_key)) AS is_free
-    FROM theirs
-    CROSS JOIN unnest(:lock_key::bigint[]) AS member (lock_key)
-    GROUP BY theirs.lock_timeout
-),
-bounded AS MATERIALIZED (
+WITH theirs AS MATERIALIZED (
     SELECT
-        reserved.lock_timeout,
-        reserved.is_free,
-        CASE WHEN reserved.is_free THEN set_config('lock_timeout', :lock_milliseconds::text, TRUE) END AS ours
-    FROM reserved
+        current_setting('lock_timeout') AS lock_timeout,
+        (
+            SELECT bool_and(pg_try_advisory_xact_lock(member.lock_key))
+            FROM unnest(:lock_key::bigint[]) AS member (lock_key)
+        ) AS is_free
 ),
 clock AS MATERIALIZED (
     SELECT {now} AS now
-    FROM bounded
-    WHERE bounded.ours IS NOT NULL
+    FROM theirs
+    WHERE CASE WHEN theirs.is_free THEN set_config('lock_timeout', :lock_milliseconds::text, TRUE) END IS NOT NULL
 ),
 claimed AS (
     {claiming}
-),
-inserted AS MATERIALIZED (SELECT count(*) AS number FROM claimed),
-restored AS MATERIALIZED (
-    SELECT
-        bounded.is_free,
-        CASE WHEN inserted.number >= 0 THEN set_config('lock_timeout', bounded.lock_timeout, TRUE) END AS lock_timeout
-    FROM bounded
-    CROSS JOIN inserted
 )
+
+-- fragment: claimed_inside
+theirs.is_free,
+CASE WHEN (SELECT count(*) FROM claimed) >= 0 THEN set_config('lock_timeout', theirs.lock_timeout, TRUE) END AS restored,
+claimed.identity, claimed.fence, claimed.created_at
 
 -- name: claim_inside
 {claiming_inside}
-SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence, claimed.created_at
-FROM restored
+SELECT {claimed_inside}
+FROM theirs
 LEFT JOIN claimed ON TRUE;
 
 -- fragment: completions
@@ -222,7 +213,7 @@ WITH instant AS MATERIALIZED (SELECT {now} AS now),
 {completable}
 {completing};
 
--- fragment: completing_alone
+-- fragment: completing_at_once
 -- With one search for each row and no lock record in the log. Who waits is woken from here, because only here the row is
 -- still as it was. Called for a row that another one then gets, it wakes somebody who looks and waits on.
 UPDATE nebis_record AS record
@@ -233,8 +224,16 @@ SET is_awaited = CASE
     {completed}
 FROM instant
 CROSS JOIN {completions}
-WHERE instant.lock_timeout IS NOT NULL
-    AND {may_complete}
+WHERE {may_complete}
+
+-- fragment: completing_alone
+{completing_at_once}
+    AND instant.lock_timeout IS NOT NULL
+RETURNING record.identity
+
+-- fragment: completing_inside
+-- In a transaction that holds the rows already, because it claimed them or locked them first: nothing can be in the way.
+{completing_at_once}
 RETURNING record.identity
 
 -- name: complete_alone
@@ -294,11 +293,10 @@ completed AS (
 -- name: complete_inside
 -- The same in a transaction of the application, if it is still the same. Says so, whether or not anything is completed.
 WITH {instant_of_same},
-{completable},
 completed AS (
-    {completing}
+    {completing_inside}
 )
-SELECT same.is_same, completed.identity, completed.woken
+SELECT same.is_same, completed.identity
 FROM same
 LEFT JOIN completed ON TRUE;
 
@@ -316,14 +314,13 @@ SELECT completed.identity, completed.woken FROM completed;
 
 -- name: complete_and_stage_inside
 WITH {instant_of_same},
-{completable},
 completed AS (
-    {completing}
+    {completing_inside}
 ),
 staged AS (
     {staging}
 )
-SELECT same.is_same, completed.identity, completed.woken
+SELECT same.is_same, completed.identity
 FROM same
 LEFT JOIN completed ON TRUE;
 

@@ -36,13 +36,9 @@ SELECT {recognised}, {place} AS address, {secured};
 -- name: claim_and_enrol
 -- Both in one trip, on a connection of ours, of which nobody has to ask where it leads. Where something is found to be
 -- wrong, nothing of the claim stays either.
-{claiming_inside},
-enrolled AS MATERIALIZED (
-    SELECT {recognised}, NULL::text AS address, {secured}
-)
-SELECT restored.is_free, restored.lock_timeout, claimed.identity, claimed.fence, claimed.created_at, enrolled.*
-FROM restored
-CROSS JOIN enrolled
+{claiming_inside}
+SELECT {claimed_inside}, {recognised}, NULL::text AS address, {secured}
+FROM theirs
 LEFT JOIN claimed ON TRUE;
 
 -- name: address

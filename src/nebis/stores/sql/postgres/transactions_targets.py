@@ -35,8 +35,8 @@ class PlainSettings(Settings):
     __slots__ = ()
 
     def pins(self) -> dict[str, str]:
-        """Return nothing: each transaction makes the settings that it needs."""
-        return {}
+        """Return no more than what each transaction would else set for itself."""
+        return {name: value for name, value in super().pins().items() if name == "idle_in_transaction_session_timeout"}
 
 
 class BlockingTransactions:
