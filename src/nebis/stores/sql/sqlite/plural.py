@@ -59,20 +59,36 @@ _LOOKED_UP = re.compile(rf"COALESCE\((\?\d+), (?:{re.escape(_CLOCK)}|{re.escape(
 def run_plural(query: Query, execute: Execute, fetch: Fetch) -> list[Row]:
     """Run a statement for its members and return what all were told, or the identities of those that it changed."""
     assert query.members is not None, "Without members a statement is not plural."
+    if len(query.members) == 1:
+        return _run_alone(query.statement, query.shared, query.members[0], execute, fetch)
     members = _Members(query.members)
     if not members.number:
         return []
     many = _wide(query.statement)
     if many is not None:
-        shared = _at_one_instant(query.shared, members, fetch)
+        shared = _at_one_instant(query.shared, fetch)
         return [row for part in _parts(many.rows(members)) for row in fetch(*many.bound(shared, part))]
     one = _narrow(query.statement)
-    if members.number > 1 and _LAST_FENCE in one.names:
+    if _LAST_FENCE in one.names:
         return _claimed(one, query.shared, members, execute, fetch)
-    shared = _at_one_instant(query.shared, members, fetch)
+    shared = _at_one_instant(query.shared, fetch)
     if one.returns:
         return [row for values in one.rows(shared, members) for row in fetch(one.text, values)]
     return [(identity,) for identity in one.changed(shared, members, execute)]
+
+
+def _run_alone(
+    statement: Statement, shared: Mapping[str, object], member: Mapping[str, Any], execute: Execute, fetch: Fetch
+) -> list[Row]:
+    """Do the same for a single member, without a column for each of its values."""
+    many = _wide(statement)
+    if many is not None:
+        return fetch(*many.bound(shared, [many.row(member)]))
+    one = _narrow(statement)
+    values = one.row(shared, member)
+    if one.returns:
+        return fetch(one.text, values)
+    return [(member.get("identity"),)] if execute(one.text, values).rowcount > 0 else []
 
 
 def bytes_of(members: Sequence[Mapping[str, object]]) -> int:
@@ -95,9 +111,9 @@ def _claimed(
     return [(identity, fences[identity], now) for identity in inserted]
 
 
-def _at_one_instant(shared: Mapping[str, object], members: _Members, fetch: Fetch) -> Mapping[str, object]:
+def _at_one_instant(shared: Mapping[str, object], fetch: Fetch) -> Mapping[str, object]:
     """Look at the clock once for all members: it is the same clock that each of their statements would ask."""
-    if members.number == 1 or "now" not in shared or shared["now"] is not None:
+    if "now" not in shared or shared["now"] is not None:
         return shared
     [(now,)] = fetch(_NOW, ())
     return {**shared, "now": now}
@@ -150,6 +166,11 @@ def _quick(value: Any) -> Any:
     return bytearray(value) if type(value) is bytes else value
 
 
+def _alone(name: str, shared: Mapping[str, object]) -> object:
+    """Return what a single member does not bring itself."""
+    return 1 if name == _POSITION else shared.get(name)
+
+
 @cache
 def _narrow(statement: Statement) -> _Narrow:
     return _Narrow(statement)
@@ -177,11 +198,20 @@ class _Narrow:
         ]
         return zip(*columns, strict=True)
 
+    def row(self, shared: Mapping[str, object], member: Mapping[str, object]) -> list[Any]:
+        """Return the values for the numbers, for a single member."""
+        nothing = self._may_be_nothing
+        return [
+            _NOTHING
+            if (value := member[name] if name in member else _alone(name, shared)) is None and name in nothing
+            else _quick(value)
+            for name in self.names
+        ]
+
     def changed(self, shared: Mapping[str, object], members: _Members, execute: Execute) -> list[Any]:
         """Run the statement for each, and return the identities of those for whom it changed something."""
-        text = self.brief if members.number > 1 else self.text
         rows = zip(members.column("identity"), self.rows(shared, members), strict=True)
-        return [identity for identity, values in rows if execute(text, values).rowcount > 0]
+        return [identity for identity, values in rows if execute(self.brief, values).rowcount > 0]
 
 
 @cache
@@ -223,6 +253,10 @@ class _Wide:
         """Return what the list wants to know of each member."""
         columns = [_column(members.column(name), may_be_nothing=False) for name in self._columns]
         return list(zip(*columns, strict=True))
+
+    def row(self, member: Mapping[str, object]) -> Row:
+        """Return the same of a single one."""
+        return tuple([_quick(member[name] if name in member else _alone(name, {})) for name in self._columns])
 
     def bound(self, shared: Mapping[str, object], part: Sequence[Row]) -> tuple[str, list[Any]]:
         """Return the text for so many members, and the values for its numbers."""
