@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -16,8 +18,9 @@ from nebis.ports.store import IndefiniteFailure
 from nebis.stores.sql.postgres.conversation import Control, Execute
 from nebis.stores.sql.postgres.failures import Stage, judge
 from nebis.stores.sql.postgres.location import Location
+from nebis.stores.sql.postgres.psycopg_async import AsyncPsycopg
 from nebis.stores.sql.postgres.psycopg_blocking import BlockingPsycopg
-from nebis.stores.sql.postgres.psycopg_prepared import OwnConnection
+from nebis.stores.sql.postgres.psycopg_prepared import OwnAsyncConnection, OwnConnection
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.statements import read_statements
 
@@ -188,3 +191,60 @@ def test_behind_a_pooler_nothing_is_prepared(postgres_url: str) -> None:
         for number in range(10):
             driver.perform(connection, asked("add_one", number=number))
         assert prepared(connection) == set()
+
+
+def test_on_an_event_loop_it_is_the_same(postgres_url: str) -> None:
+    """Rows, one preparation, another one if the server forgot, and the cursor for whatever is not plain."""
+    driver = AsyncPsycopg(Location.parse(postgres_url), Settings())
+    values: dict[str, Any] = {
+        "flag": True,
+        "data": b"\0x",
+        "large": -(2**63),
+        "small": 7,
+        "middle": 2**31 - 1,
+        "word": "wörd",
+        "mark": UUID(int=5),
+        "many": [b"a", None],
+        "words": ["b", None],
+        "numbers": [None, 3],
+    }
+
+    async def prepared_by(connection: Any) -> set[str]:
+        cursor = await connection.execute("SELECT name FROM pg_prepared_statements")
+        return {name for (name,) in await cursor.fetchall()}
+
+    async def scenario() -> None:
+        async with await driver.connect() as connection:
+            assert type(connection) is OwnAsyncConnection
+            for number in range(3):
+                await driver.perform(connection, Control("BEGIN"))
+                assert await driver.perform(connection, asked("add_one", number=number)) == [(number + 1,)]
+                await driver.perform(connection, Control("ROLLBACK"))
+            assert len(await prepared_by(connection)) == 1
+
+            await connection.execute("DEALLOCATE ALL")
+            assert await driver.perform(connection, asked("add_one", number=2)) == [(3,)]
+
+            assert await driver.perform(connection, Execute(STATEMENTS["echo"], values)) == [tuple(values.values())]
+            before = await prepared_by(connection)
+            values["data"] = bytearray(b"x")
+            assert (await driver.perform(connection, Execute(STATEMENTS["echo"], values)))[0][1] == b"x"
+            with pytest.raises(psycopg.DataError):
+                await driver.perform(connection, Execute(STATEMENTS["echo"], {**values, "word": "\0"}))
+            assert await prepared_by(connection) == before
+
+    asyncio.run(scenario())
+
+
+def test_behind_a_pooler_nothing_is_prepared_on_an_event_loop_either(postgres_url: str) -> None:
+    driver = AsyncPsycopg(Location.parse(postgres_url), Settings(pooler=True))
+
+    async def scenario() -> None:
+        async with await driver.connect() as connection:
+            assert type(connection) is not OwnAsyncConnection
+            for number in range(10):
+                await driver.perform(connection, asked("add_one", number=number))
+            cursor = await connection.execute("SELECT count(*) FROM pg_prepared_statements")
+            assert await cursor.fetchone() == (0,)
+
+    asyncio.run(scenario())

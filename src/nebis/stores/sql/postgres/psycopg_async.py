@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import psycopg
@@ -15,6 +16,7 @@ from nebis.stores.sql.postgres import psycopg_failures, psycopg_wire
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable
 from nebis.stores.sql.postgres.location import Location
+from nebis.stores.sql.postgres.psycopg_prepared import OwnAsyncConnection, Unpackable
 from nebis.stores.sql.postgres.settings import Settings
 
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
@@ -22,6 +24,9 @@ Connection: TypeAlias = psycopg.AsyncConnection[Any]
 
 class AsyncPsycopg:
     """The asyncio half of psycopg, as sessions use it."""
+
+    speaks_alone = True
+    """Whether its own connections are for our statements alone."""
 
     def __init__(self, location: Location, settings: Settings) -> None:
         self._location = location
@@ -31,7 +36,9 @@ class AsyncPsycopg:
         """Open a connection or raise `Unreachable`."""
         arguments = psycopg_wire.connect_arguments(self._location, self._settings)
         try:
-            return await psycopg.AsyncConnection.connect(**arguments)
+            if not self.speaks_alone or self._settings.pooler:
+                return await psycopg.AsyncConnection.connect(**arguments)
+            return await OwnAsyncConnection.connect(**psycopg_wire.unprepared(arguments))
         except psycopg.Error as error:
             raise psycopg_wire.explain_refusal(self._location, self._settings, error) from None
 
@@ -45,6 +52,9 @@ class AsyncPsycopg:
 
     async def perform(self, connection: Connection, ask: Ask[Any]) -> Any:
         """Do one ask of a conversation."""
+        if type(ask) is Execute and ask.values and type(connection) is OwnAsyncConnection:
+            with suppress(Unpackable):
+                return await connection.rows(ask)
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         match ask:
             case Execute():

@@ -49,8 +49,7 @@ class BlockingPsycopg:
         arguments = psycopg_wire.connect_arguments(self._location, self._settings)
         if not self.speaks_alone or self._settings.pooler:
             return psycopg.Connection.connect(**arguments)
-        # What psycopg prepares by itself, it makes the server forget again, and ours with it.
-        return OwnConnection.connect(**{**arguments, "prepare_threshold": None})
+        return OwnConnection.connect(**psycopg_wire.unprepared(arguments))
 
     def is_idle(self, connection: Connection) -> bool:
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""

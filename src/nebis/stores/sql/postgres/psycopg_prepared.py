@@ -10,17 +10,18 @@ Values that are not plainly of those types are left to the cursor, and so is wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import get_ident, main_thread
 from typing import Any, Final
 
 import psycopg
 from psycopg import generators
+from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGresult
 
 from nebis.stores.sql.asks import Row, Statement
 from nebis.stores.sql.postgres.arrays import KINDS, pack
@@ -48,10 +49,13 @@ class Prepared:
 
 
 class OwnStatements:
-    """The statements that one connection has prepared."""
+    """The statements that one connection has prepared.
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+    What has to be waited for is yielded, as psycopg's own generators do it: its connections know how to wait.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+        self._pgconn = connection.pgconn
         # Of this connection alone: should a pooler stand in between after all, no other client has the same.
         self._prefix = f"nebis_{os.urandom(6).hex()}"
         self._count = 0
@@ -60,32 +64,30 @@ class OwnStatements:
         self._reader = Transformer(connection)
         self._is_usable = connection.info.encoding == "utf-8"
 
-    def rows(self, ask: Execute) -> list[Row]:
+    def rows(self, ask: Execute, *, may_block: bool) -> PQGen[list[Row]]:
         """Send one statement and return its rows; raise `Unpackable` where that is left to a cursor."""
-        prepared = self._prepared.get(ask.statement) or self._prepare(ask.statement)
         try:
-            return self._execute(prepared, ask.values)
+            return (yield from self._rows(ask, may_block=may_block))
         except psycopg.Error as error:
             if error.sqlstate not in _FORGOTTEN:
                 raise
             self._prepared.clear()
             # Nothing was done. Inside of a transaction it has failed, and whoever began it has to begin again.
-            if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            if self._pgconn.transaction_status != TransactionStatus.IDLE:
                 raise
-        return self._execute(self._prepare(ask.statement), ask.values)
+        return (yield from self._rows(ask, may_block=may_block))
 
-    def _execute(self, prepared: Prepared, values: Mapping[str, object]) -> list[Row]:
+    def _rows(self, ask: Execute, *, may_block: bool) -> PQGen[list[Row]]:
+        prepared = self._prepared.get(ask.statement) or (yield from self._prepare(ask.statement))
+        values = ask.values
         packed: list[Any] = [
             None if (value := values[name]) is None else pack_value(value) for name, pack_value in prepared.parameters
         ]
-        pgconn = self._connection.pgconn
-        if get_ident() == main_thread().ident:
-            pgconn.send_query_prepared(prepared.name, packed, prepared.formats, Format.BINARY)
-            result = self._answer()
+        if may_block:
+            result = _succeeded(self._sent_in_one_piece(prepared, packed))
         else:
-            # No signal reaches other threads. In one piece it lets go of the interpreter once, instead of five times,
-            # each time to stand in line for it again.
-            result = _succeeded(self._sent_in_one_piece(pgconn, prepared, packed))
+            self._pgconn.send_query_prepared(prepared.name, packed, prepared.formats, Format.BINARY)
+            result = yield from self._answer()
         if result.status != ExecStatus.TUPLES_OK:
             return []
         try:
@@ -96,23 +98,21 @@ class OwnStatements:
         finally:
             self._reader.set_pgresult(None)  # Not kept until the next one: it may be large.
 
-    @staticmethod
-    def _sent_in_one_piece(pgconn: PGconn, prepared: Prepared, packed: list[Any]) -> PGresult:
+    def _sent_in_one_piece(self, prepared: Prepared, packed: list[Any]) -> PGresult:
         try:
-            return pgconn.exec_prepared(prepared.name, packed, prepared.formats, Format.BINARY)
+            return self._pgconn.exec_prepared(prepared.name, packed, prepared.formats, Format.BINARY)
         except MemoryError:  # What psycopg makes of a connection on which nothing can be sent.
             raise psycopg.OperationalError("nothing could be sent") from None
 
-    def _prepare(self, statement: Statement) -> Prepared:
+    def _prepare(self, statement: Statement) -> PQGen[Prepared]:
         if statement in self._prepared or not self._is_usable:
             raise Unpackable
         self._count += 1
         name = f"{self._prefix}_{self._count}".encode()
-        pgconn = self._connection.pgconn
-        pgconn.send_prepare(name, statement.positional.encode())
-        self._answer()
-        pgconn.send_describe_prepared(name)
-        described = self._answer()
+        self._pgconn.send_prepare(name, statement.positional.encode())
+        yield from self._answer()
+        self._pgconn.send_describe_prepared(name)
+        described = yield from self._answer()
         packs = [_PACKS.get(described.param_type(place)) for place in range(described.nparams)]
         known = tuple((each, how) for each, how in zip(statement.parameters, packs, strict=True) if how is not None)
         if len(known) < len(packs):
@@ -121,9 +121,8 @@ class OwnStatements:
         prepared = self._prepared[statement] = Prepared(name, known, (Format.BINARY,) * len(known))
         return prepared
 
-    def _answer(self) -> PGresult:
-        result: PGresult
-        [result] = self._connection.wait(generators.execute(self._connection.pgconn))
+    def _answer(self) -> PQGen[PGresult]:
+        [result] = yield from generators.execute(self._pgconn)
         return _succeeded(result)
 
 
@@ -137,7 +136,21 @@ class OwnConnection(psycopg.Connection[Any]):
         """Send one statement and return its rows; raise `Unpackable` where that is left to a cursor."""
         if self.own_statements is None:
             self.own_statements = OwnStatements(self)
-        return self.own_statements.rows(ask)
+        # No signal reaches other threads. In one piece a statement lets go of the interpreter once, instead of five
+        # times, each time to stand in line for it again.
+        return self.wait(self.own_statements.rows(ask, may_block=get_ident() != main_thread().ident))
+
+
+class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+    """The same on an event loop."""
+
+    own_statements: OwnStatements | None = None
+
+    async def rows(self, ask: Execute) -> list[Row]:
+        """Send one statement and return its rows; raise `Unpackable` where that is left to a cursor."""
+        if self.own_statements is None:
+            self.own_statements = OwnStatements(self)
+        return await self.wait(self.own_statements.rows(ask, may_block=False))
 
 
 _SUCCESS: Final = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)

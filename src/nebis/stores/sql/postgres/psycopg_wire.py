@@ -60,6 +60,14 @@ def connect_arguments(location: Location, settings: Settings) -> dict[str, Any]:
     }
 
 
+def unprepared(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the same for a connection on which we prepare for ourselves.
+
+    What psycopg prepares by itself, it makes the server forget again, and ours with it.
+    """
+    return {**arguments, "prepare_threshold": None}
+
+
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ")
 

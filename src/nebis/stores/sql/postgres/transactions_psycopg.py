@@ -33,6 +33,8 @@ class BlockingPsycopgTransactions(psycopg_blocking.BlockingPsycopg):
 class AsyncPsycopgTransactions(psycopg_async.AsyncPsycopg):
     """The asyncio half of psycopg, as transactions use it."""
 
+    speaks_alone = False
+
     def is_open(self, connection: psycopg.AsyncConnection[Any]) -> bool:
         """Say whether the application has begun a transaction; raise `MisuseError` if we could not commit it."""
         return _is_open(connection)
