@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -13,7 +14,7 @@ from psycopg.adapt import Loader
 from psycopg.pq import Format
 from psycopg.rows import dict_row
 
-from nebis import MisuseError, NotYet
+from nebis import MisuseError, NotYet, StoreUnavailable
 from tests.engines.postgres import PostgresServer
 from tests.transactions.scenes import Scene, announce, finish, misspell, pay
 from tests.transactions.shops import AsyncShop, Customer, Shop, open_shop
@@ -200,6 +201,27 @@ def test_a_codec_that_a_handler_left_on_a_connection_of_ours_is_refused_and_noth
             shop.sell(key, pay, finish)
 
         assert shop.books.of(key)[0] == 0
+    finally:
+        shop.close()
+
+
+@pytest.mark.parametrize("mode", ["single", "guarded"])
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg-async", "asyncpg"])
+def test_a_handler_that_makes_the_server_forget_what_is_prepared_costs_at_most_its_own_attempt(
+    driver: str, mode: str, place: Callable[[str], str], key: str
+) -> None:
+    def forget(scene: Scene) -> object:
+        return scene.connection.execute("DEALLOCATE ALL")
+
+    shop = open_shop(driver, place(driver), mode)  # Of its own, so that all are on one connection.
+    try:
+        shop.sell(f"{key}-before", pay, finish)
+        with suppress(StoreUnavailable):
+            shop.sell(f"{key}-forgotten", pay, forget, finish)
+
+        assert shop.sell(f"{key}-forgotten", pay, finish).result == "paid"
+        assert shop.sell(key, pay, finish).result == "paid"
+        assert shop.books.of(f"{key}-forgotten") == shop.books.of(key)
     finally:
         shop.close()
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
@@ -24,6 +24,13 @@ from nebis.stores.sql.postgres.settings import Settings
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`, or the stand-in that a pool hands out for one."""
 Listener: TypeAlias = Callable[[Any, Any], None]
+
+_OUTDATED: Final = (
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.OutdatedSchemaCacheError,
+)
+"""What comes of a statement that was prepared too long ago."""
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
@@ -63,8 +70,8 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
         arguments = tuple(values)
         try:
             answer = await self._protocol.bind_execute(statement._state, arguments, "", 0, False, None)  # noqa: SLF001, FBT003
-        except (asyncpg.InvalidCachedStatementError, asyncpg.OutdatedSchemaCacheError) as error:
-            # Somebody changed a table. Nothing was done in the first case, which `fetch` also tries again.
+        except _OUTDATED as error:
+            # Somebody changed a table, or made the server forget. But for a schema that is outdated nothing was done.
             self.prepared = {}
             await self.reload_schema_state()
             if isinstance(error, asyncpg.OutdatedSchemaCacheError) or self._protocol.is_in_transaction():
