@@ -12,7 +12,7 @@ from benchmarks.chart import svg
 from benchmarks.child import ROOT, Child, DidNotStart
 from benchmarks.floors import verdicts
 from benchmarks.load import Sample, described
-from benchmarks.machine import commit, machine
+from benchmarks.machine import commit, machine, processor_time
 from benchmarks.plan import Plan, add_arguments, plan_of
 from benchmarks.rounds import Stage, chosen, in_process, over_http, stage
 from benchmarks.rows import rows_of
@@ -28,13 +28,15 @@ _IN_PROCESS = frozenset({"cycle", "replay", "single_tx"})
 
 def run(plan: Plan, log_path: Path) -> dict[str, Any]:
     """Measure what the plan asks for and return the whole result."""
-    told, book = machine(), Book()
+    told, book, before = machine(), Book(), processor_time()
     stores = {contender.store for contender in chosen(plan)}
     try:
         with stage(stores, log_path) as opened:
             _measure(plan, opened, book, stores & {"postgres", "sqlite"})
     except KeyboardInterrupt:
         book.note("run", "ended early by whoever started it")
+    if before is not None and (after := processor_time()) is not None:
+        told["stolen"] = round(after.stolen_since(before), 3)
     return result_of(plan, told, book)
 
 

@@ -5,9 +5,12 @@ import platform
 import sqlite3
 import subprocess
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from benchmarks.child import ROOT
+
+_STATISTICS = Path("/proc/stat")
 
 _PACKAGES = [
     "psycopg",
@@ -41,6 +44,26 @@ def machine() -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "versions": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
     }
+
+
+class ProcessorTime(NamedTuple):
+    """What all processors did since the machine started, in ticks."""
+
+    total: int
+    stolen: int
+    """When they had work to do, and other guests of the same host were given their time."""
+
+    def stolen_since(self, earlier: "ProcessorTime") -> float:
+        """Return which share of the time since then others had: more than a little makes every figure doubtful."""
+        return (self.stolen - earlier.stolen) / max(1, self.total - earlier.total)
+
+
+def processor_time(statistics: Path = _STATISTICS) -> ProcessorTime | None:
+    """Read the counters of the system; None where it has none."""
+    if not statistics.exists():
+        return None
+    user, nice, system, idle, waiting, hard, soft, stolen = map(int, statistics.read_text().split()[1:9])
+    return ProcessorTime(user + nice + system + idle + waiting + hard + soft + stolen, stolen)
 
 
 def commit() -> str:

@@ -16,6 +16,7 @@ from benchmarks.contender import Places
 from benchmarks.contenders import CONTENDERS, contender_of
 from benchmarks.floors import Verdict, verdicts
 from benchmarks.load import Sample
+from benchmarks.machine import ProcessorTime, processor_time
 from benchmarks.plan import QUICK, Plan
 from benchmarks.table import markdown, section
 
@@ -74,6 +75,20 @@ def test_a_row_has_exactly_the_published_columns(tiny: dict[str, Any]) -> None:
     assert {"commit", "machine", "rows"} <= tiny.keys()
     assert tiny["machine"]["sizes"]["rounds"] == TINY.rounds
     assert all(list(row) == COLUMNS for row in tiny["rows"])
+
+
+def test_a_run_says_how_much_of_the_processors_others_had(tiny: dict[str, Any], tmp_path: Path) -> None:
+    counters = tmp_path / "stat"
+    counters.write_text("cpu  100 10 40 700 20 5 5 120 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    result = {**tiny, "machine": {**tiny["machine"], "stolen": 0.25}}
+
+    later = processor_time(counters)
+
+    assert later == ProcessorTime(total=1000, stolen=120)
+    assert later.stolen_since(ProcessorTime(total=600, stolen=20)) == 0.25
+    assert processor_time(tmp_path / "none") is None
+    assert 0 <= tiny["machine"].get("stolen", 0) <= 1  # Not every system says so.
+    assert "25% of their time taken by other guests" in markdown(result)
 
 
 def test_table_page_and_chart_show_the_published_result() -> None:
