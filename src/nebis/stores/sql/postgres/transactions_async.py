@@ -116,7 +116,7 @@ class AsyncPostgresTransaction(Generic[C]):
 
     async def commit(self) -> None:
         """Commit, whether or not the caller stays to hear of it, and let the connection go either way (F017)."""
-        await self._undisturbed(self._commit())
+        await self._detached(self._commit())
 
     async def rollback(self) -> None:
         """Undo everything, after what is still running; never raises."""

@@ -59,11 +59,11 @@ _LOOKED_UP = re.compile(rf"COALESCE\((\?\d+), (?:{re.escape(_CLOCK)}|{re.escape(
 def run_plural(query: Query, execute: Execute, fetch: Fetch) -> list[Row]:
     """Run a statement for its members and return what all were told, or the identities of those that it changed."""
     assert query.members is not None, "Without members a statement is not plural."
+    if not query.members:
+        return []
     if len(query.members) == 1:
         return _run_alone(query.statement, query.shared, query.members[0], execute, fetch)
     members = _Members(query.members)
-    if not members.number:
-        return []
     many = _wide(query.statement)
     if many is not None:
         shared = _at_one_instant(query.shared, fetch)
@@ -131,7 +131,7 @@ class _Members:
         self.number = len(members)
         by_name: Mapping[str, Sequence[Any]] | None = getattr(members, "by_name", None)
         if by_name is None:
-            by_name = {name: [member[name] for member in members] for name in members[0]} if self.number else {}
+            by_name = {name: [member[name] for member in members] for name in members[0]}
         self._by_name = by_name
 
     def __contains__(self, name: str) -> bool:
@@ -201,11 +201,10 @@ class _Narrow:
     def row(self, shared: Mapping[str, object], member: Mapping[str, object]) -> list[Any]:
         """Return the values for the numbers, for a single member."""
         nothing = self._may_be_nothing
+        values = [member[name] if name in member else _alone(name, shared) for name in self.names]
         return [
-            _NOTHING
-            if (value := member[name] if name in member else _alone(name, shared)) is None and name in nothing
-            else _quick(value)
-            for name in self.names
+            _NOTHING if value is None and name in nothing else _quick(value)
+            for name, value in zip(self.names, values, strict=True)
         ]
 
     def changed(self, shared: Mapping[str, object], members: _Members, execute: Execute) -> list[Any]:
