@@ -22,12 +22,27 @@ COMMITTING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COMMIT%' A
 
 
 @pytest.fixture(params=["psycopg-async", "asyncpg"])
-def shop(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[AsyncShop]:
+def driver(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def shop(driver: str, postgres_url: str) -> Iterator[AsyncShop]:
     """A shop whose commits take long enough to be cancelled."""
-    books = Books(postgres_url)
+    yield from slow_shop(driver, postgres_url, "guarded")
+
+
+@pytest.fixture
+def single_shop(driver: str, postgres_url: str) -> Iterator[AsyncShop]:
+    """The same, with the claim in the same commit."""
+    yield from slow_shop(driver, postgres_url, "single")
+
+
+def slow_shop(driver: str, url: str, mode: str) -> Iterator[AsyncShop]:
+    books = Books(url)
     books.create()
     books.ask(SLOW_COMMIT)
-    made = open_shop(request.param, postgres_url, "guarded")
+    made = open_shop(driver, url, mode)
     assert isinstance(made, AsyncShop)
     yield made
     made.close()
@@ -82,6 +97,31 @@ def test_a_handler_that_is_cancelled_during_its_commit_has_committed(shop: Async
     wait_for_commit(shop.books, key)
     assert shop.sell(key).is_replay
     assert shop.books.of(key) == (1, 0)
+
+
+def test_a_single_transaction_whose_own_task_is_cancelled_during_the_commit_has_committed(
+    single_shop: AsyncShop, key: str
+) -> None:
+    """As by a timer that a handler has left behind."""
+    ran_in: list[asyncio.Task[object]] = []
+
+    def remember_task(_: Scene) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        ran_in.append(task)
+
+    async def scenario() -> None:
+        selling = asyncio.create_task(single_shop.selling(key, pay, slow_down, remember_task, finish))
+        await until_committing(single_shop.books)
+        ran_in[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await selling
+
+    single_shop.loop.run(scenario())
+
+    wait_for_commit(single_shop.books, key)
+    assert single_shop.sell(key).is_replay
+    assert single_shop.books.of(key) == (1, 0)
 
 
 def wait_for_commit(books: Books, key: str) -> None:
