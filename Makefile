@@ -39,13 +39,14 @@ $(BIN)/python:
 	fi; \
 	"$$chosen" -m venv .venv
 
-# The stamp is younger than pyproject.toml exactly when the environment matches it.
-$(STAMP): pyproject.toml | $(BIN)/python
+# The stamp is younger than all that is installed from exactly when the environment matches it.
+NATIVE := hatch_build.py $(wildcard src/native/*)
+$(STAMP): pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(DEMO_STAMP)
 
 # The demo needs less than the tests, whose environment has everything that it needs.
-$(DEMO_STAMP): pyproject.toml | $(BIN)/python
+$(DEMO_STAMP): pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "Installing what the demo needs into .venv (once) ..."
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
@@ -70,7 +71,7 @@ imports: install ## Check that imports point down the layers
 
 .PHONY: test
 test: lint types imports ## Run every check, then the tests on real servers, then the proof at its smallest
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/core tests/flows --cov=nebis.core --cov=nebis.flows --cov-report=term --cov-fail-under=100
+	NEBIS_PURE=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/core tests/flows --cov=nebis.core --cov=nebis.flows --cov-report=term --cov-fail-under=100
 	TMPDIR=$${TMPDIR:-$(SCRATCH)} $(BIN)/python -m pytest --numprocesses=$(WAITERS) --ignore=tests/core --ignore=tests/flows
 	$(BIN)/python -m nebis.testing.prove --size smoke --processes $(WORKERS)
 
@@ -89,7 +90,7 @@ demo: $(DEMO_STAMP) ## Run the payments service, its worker, a card gateway and 
 	@exec $(BIN)/python -m examples.payments.demo
 
 # The benchmarks bring the libraries that Nebis is compared with, which must not meet the tests' own.
-$(BENCH_STAMP): pyproject.toml benchmarks/requirements.txt | $(BIN)/python
+$(BENCH_STAMP): pyproject.toml $(NATIVE) benchmarks/requirements.txt | $(BIN)/python
 	@echo "Installing what the benchmarks need into .venv-bench (once) ..."
 	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
 	@.venv-bench/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable . --requirement benchmarks/requirements.txt

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from nebis.core.fingerprint import Fingerprinting, FingerprintVersions, Pairs
+from nebis.core.fingerprint import NOTHING_ELSE, START_TREE, Fingerprinting, FingerprintVersions, Pairs
 from nebis.core.identity import Identity, Scope, begun_identity, identity_within, scope_name
 from nebis.core.issued import read_issued
 from nebis.core.keygrammar import Key, parse_key
-from nebis.core.marks import Marks, make_marks
+from nebis.core.marks import Marking, Marks, make_marks
 from nebis.core.record import Outcome, RecordId
 from nebis.core.secret import Begun, Purpose, Secret, Secrets
 from nebis.core.token import issue_token
@@ -36,15 +36,21 @@ MOST_PLACES: Final = 256
 class _Hand:
     """What signs for the requests of a subject while a process has these secrets."""
 
-    __slots__ = ("derive_key", "fingerprints", "places", "scope", "secrets", "sign_token")
+    __slots__ = ("derive_key", "fingerprints", "places", "scope", "secrets", "sign_token", "usual")
 
     def __init__(self, secrets: Secrets, versions: FingerprintVersions, terms: Terms) -> None:
         self.secrets, self.scope = secrets, terms.scope
-        self.fingerprints = Fingerprinting(versions, secrets.keyring, operation=terms.operation).of
+        fingerprinting = Fingerprinting(versions, secrets.keyring, operation=terms.operation)
+        self.fingerprints = fingerprinting.of
         self.derive_key = partial(effect_key, secrets.keyring.newest)
         self.sign_token = partial(effect_token, secrets.keyring.newest)
         self.places: dict[str, Begun[Identity]] = {}
         """What the identities of a tenant begin with."""
+        begun, number = fingerprinting.begun, fingerprinting.number
+        self.usual: Callable[[str, str, object], Marks | None] = _nothing_is_usual
+        """Makes the marks of a request in one step; None where that is not enough."""
+        if begun is not None:
+            self.usual = Marking(Marks, self.places, begun, number, START_TREE, NOTHING_ELSE, terms).of
 
     def place(self, tenant: str) -> Begun[Identity]:
         """Begin the identities of a tenant, or raise `MisuseError` for what is none."""
@@ -105,8 +111,12 @@ class Subject:
 
         Without the command as it is stored, which only some need (`Marks.with_command`).
         """
-        parsed = key if is_ordinary(key) and len(key) >= self.policy.shortest_key else self._judged(key)
         hand = self._hand_of(secrets)
+        if not query and not headers and not api_version:
+            usual = hand.usual(key, tenant, command)
+            if usual is not None and len(key) >= self.policy.shortest_key:
+                return usual
+        parsed = key if is_ordinary(key) and len(key) >= self.policy.shortest_key else self._judged(key)
         found = identity_within(hand.places.get(tenant) or hand.place(tenant), parsed)
         fingerprints = hand.fingerprints(command, headers, query, api_version)
         return make_marks(Marks, (found, tenant, parsed, fingerprints, self._terms, None))
@@ -187,6 +197,10 @@ class Subject:
                 log.warning(
                     "%s: clients send weak idempotency keys (%s): %s", self.name, weakness.code, weakness.advice
                 )
+
+
+def _nothing_is_usual(_key: str, _tenant: str, _command: object) -> None:
+    """Leave every request to the general way: its operation has several rules, or its process several secrets."""
 
 
 def effect_key(secret: Secret, record_id: RecordId, name: str) -> str:

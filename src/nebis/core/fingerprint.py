@@ -92,7 +92,7 @@ def _message(
     """Frame all parts as `secret.sign` does, without framing again what is alike in most requests."""
     start, form = _counted(rule, command)
     headers, query = pairs
-    rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else _NOTHING_ELSE
+    rest = framed(_headers_part(headers, rule), _query_part(query, rule)) if rule.headers or query else NOTHING_ELSE
     size = len(form)
     return b"".join(
         (
@@ -112,15 +112,16 @@ def _counted(rule: FingerprintRule, command: object) -> tuple[bytes, bytes]:
         return _START_RAW, bytes(command)
     if rule.include is None and not rule.exclude:
         form = json_form(command)
-        return _START_TREE, canonical(plain(command)) if form is None else form
-    return _START_TREE, canonical(plain(command, fields=rule.fields))
+        return START_TREE, canonical(plain(command)) if form is None else form
+    return START_TREE, canonical(plain(command, fields=rule.fields))
 
 
-_NOTHING_ELSE: Final = framed(framed(), framed())
+NOTHING_ELSE: Final = framed(framed(), framed())
+"""What stands behind a command where neither headers nor a query count."""
 _RAW: Final = (bytes, bytearray, memoryview)
-# What a command begins with: the body of a request as it came, or a tree in canonical form.
 _START_RAW: Final = framed(b"raw")
-_START_TREE: Final = framed(b"tree")
+START_TREE: Final = framed(b"tree")
+"""What a command begins with that is a tree in canonical form, and not the body of a request as it came."""
 
 
 @lru_cache(maxsize=1024)
@@ -131,7 +132,7 @@ def _head(version: int, operation: str, api_version: str) -> bytes:
 
 def _before(size: int) -> bytes:
     """Frame what stands between the head and a tree whose form has so many bytes."""
-    return (len(_START_TREE) + 8 + size).to_bytes(8, "big") + _START_TREE + size.to_bytes(8, "big")
+    return (len(START_TREE) + 8 + size).to_bytes(8, "big") + START_TREE + size.to_bytes(8, "big")
 
 
 _BEFORE: Final = tuple(_before(size) for size in range(2048))
@@ -198,30 +199,31 @@ class FingerprintVersions:
 class Fingerprinting:
     """The rules of one operation under the secrets of a process, with all done that is the same for every request."""
 
-    __slots__ = ("_begun", "_number", "_operation", "_secrets", "_versions")
+    __slots__ = ("_operation", "_secrets", "_versions", "begun", "number")
 
     def __init__(self, versions: FingerprintVersions, keyring: Keyring, *, operation: str) -> None:
         self._versions, self._secrets, self._operation = versions, keyring, operation
-        self._begun: Begun[Fingerprint] | None = None
+        self.begun: Begun[Fingerprint] | None = None
         """The beginning of every message, where one rule that counts everything is used under one secret: mostly."""
         rule, secret = versions.newest, keyring.newest
-        self._number = stored_version(secret, rule)
+        self.number = stored_version(secret, rule)
+        """The version of what `begun` signs."""
         is_plain = rule.include is None and not rule.exclude and not rule.headers
         if len(versions.rules) == len(keyring.secrets) == 1 and is_plain:
-            self._begun = secret.begun(_PURPOSE, _head(rule.version, operation, ""))
+            self.begun = secret.begun(_PURPOSE, _head(rule.version, operation, ""))
 
     def of(
         self, command: object, headers: Pairs = (), query: Pairs = (), api_version: str = ""
     ) -> tuple[tuple[int, Fingerprint], ...]:
         """Give what `FingerprintVersions.fingerprints` gives."""
-        if self._begun is not None and not query and not api_version:
+        if self.begun is not None and not query and not api_version:
             form = json_form(command)
             if form is None and not isinstance(command, _RAW):
                 form = canonical(plain(command))
             if form is not None:
                 size = len(form)
                 before = _BEFORE[size] if size < _FRAMED else _before(size)
-                return ((self._number, self._begun.sign(before + form + _NOTHING_ELSE)),)
+                return ((self.number, self.begun.sign(before + form + NOTHING_ELSE)),)
         return self._versions.fingerprints(
             self._secrets,
             operation=self._operation,

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from nebis.core.canonical import DEEPEST_TREE, spelled_integer, spelled_number
+from nebis.core.native import twinned
 from nebis.errors import BodyRefused
 
 _SIZES: Final = tuple(f"s{size}:" for size in range(1024))
@@ -17,6 +18,7 @@ class _Unusual(Exception):
     """Something that is not plain JSON, or that the general way may refuse."""
 
 
+@twinned
 def json_form(tree: object, depth: int = 0) -> bytes | None:
     """Give the canonical form of a tree of exactly the types that JSON is read as, or None for any other tree.
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from nebis.core.native import twinned
 from nebis.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
+def _begun_hashes(key: bytes) -> tuple[_Hash, _Hash]:
+    """Begin both hashes of HMAC-SHA-256: `hmac.digest` begins them anew for every message."""
+    block = key.ljust(_BLOCK_BYTES, b"\0")
+    return sha256(block.translate(_INNER)), sha256(block.translate(_OUTER))
+
+
+@twinned
 class Begun(Generic[D]):
     """A signature whose message is begun: for messages that all begin alike. It shows no more than its secret does.
 
@@ -61,8 +69,9 @@ class Begun(Generic[D]):
 
     __slots__ = ("__inner", "__outer")
 
-    def __init__(self, inner: _Hash, outer: _Hash) -> None:
-        self.__inner, self.__outer = inner, outer
+    def __init__(self, key: bytes, beginning: bytes) -> None:
+        self.__inner, self.__outer = _begun_hashes(key)
+        self.__inner.update(beginning)
 
     def sign(self, rest: bytes) -> D:
         """Give what `Secret.sign_framed` gives of the whole message."""
@@ -91,13 +100,8 @@ class Secret:
             purpose: hmac.digest(material, framed(b"nebis/derive/1", purpose.value.encode()), "sha256")
             for purpose in Purpose
         }
-        # Both hashes of HMAC-SHA-256 are begun here: `hmac.digest` begins them anew for every message. No key is
-        # longer than a block: each is a digest of its own.
-        blocks = {purpose: key.ljust(_BLOCK_BYTES, b"\0") for purpose, key in self.__derived.items()}
-        self.__begun = {
-            purpose: (sha256(block.translate(_INNER)), sha256(block.translate(_OUTER)))
-            for purpose, block in blocks.items()
-        }
+        # No key is longer than a block: each is a digest of its own.
+        self.__begun = {purpose: _begun_hashes(key) for purpose, key in self.__derived.items()}
         self.number = number_of(self.check_value())
 
     def derive(self, purpose: Purpose) -> bytes:
@@ -118,10 +122,7 @@ class Secret:
 
     def begun(self, purpose: Purpose, beginning: bytes) -> Begun[Any]:
         """Begin to sign messages that all begin like this."""
-        inner, outer = self.__begun[purpose]
-        inner = inner.copy()
-        inner.update(beginning)
-        return Begun(inner, outer)
+        return Begun(self.__derived[purpose], beginning)
 
     def check_value(self) -> bytes:
         """Give the 32 public bytes by which a store recognises this secret without holding it."""
