@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from nebis.core.answers import ClaimAnswer, Doubtful, Gone, Grant, Granted, Replay, Reused, Running
@@ -79,9 +80,9 @@ class Counting:
         if name is not None:
             self._count(name, answer.record.operation)
 
-    def replayed(self, operation: str) -> None:
-        """Count a replay, as `claimed` does."""
-        self._count(_REPLAYS, operation)
+    def replayed(self, replays: Mapping[str, int]) -> None:
+        """Count so many replays of each operation, as `claimed` does one by one."""
+        self.give_back({Tally(_REPLAYS, operation): number for operation, number in replays.items()})
 
     def _count(self, name: str, operation: str) -> None:
         counted = name, operation

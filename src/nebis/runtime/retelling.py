@@ -35,6 +35,8 @@ class Retelling:
         self._waiting: deque[tuple[bytes, asyncio.Future[Ended | None]]] = deque()
         self._under_way = 0
         self._lanes_open = 0
+        self._told: dict[str, int] = {}
+        """How many replays of each operation are yet to be counted: batch by batch, as that takes a lock."""
         # The loop itself holds tasks only weakly.
         self._carriers: set[asyncio.Task[None]] = set()
 
@@ -65,8 +67,7 @@ class Retelling:
         if ended is None or not ended.answers(marks.fingerprints):
             return None
         told, world = ended.told, self._world
-        if world.counting is not None:
-            world.counting.replayed(told.operation)
+        self._told[told.operation] = self._told.get(told.operation, 0) + 1
         if world.observers:
             tell(world.observers, claimed(make_replay(record=told)))
         return finished(told, is_replay=True)
@@ -75,6 +76,12 @@ class Retelling:
         """Wait until everything that was asked for is answered."""
         while self._carriers:
             await asyncio.wait(set(self._carriers))
+
+    def _count(self) -> None:
+        """Count what was told, which is by now: whoever was answered goes on before its carrier does."""
+        told, self._told = self._told, {}
+        if told and self._world.counting is not None:
+            self._world.counting.replayed(told)
 
     def _open_lane(self) -> None:
         # A carrier starts when the callers that are ready now have asked, so they share its first batch.
@@ -99,6 +106,7 @@ class Retelling:
                     self._under_way -= len(batch)
                 # Those who were answered just now mostly ask again: they share a batch.
                 await asyncio.sleep(0)
+                self._count()
         finally:
             # In the same breath as the look at an empty queue: whoever asks next must find that nobody carries.
             self._lanes_open -= 1
