@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.child import ROOT
+from nebis.core.native import compiled
 
 _STATISTICS = Path("/proc/stat")
 
@@ -41,6 +42,7 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "load_before": [round(load, 2) for load in os.getloadavg()],
         "python": platform.python_version(),
+        "compiled": compiled is not None,
         "sqlite": sqlite3.sqlite_version,
         "versions": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
     }

@@ -66,11 +66,13 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
 def _how(result: dict[str, Any]) -> str:
     machine, sizes = result["machine"], result["machine"]["sizes"]
     reduced = f" Smaller than in a whole run: {', '.join(sizes['reduced'])}." if sizes["reduced"] else ""
+    compiled = " with the compiled part of Nebis" if machine.get("compiled") else ""
     stolen = f"{machine['stolen']:.0%} of their time taken by other guests of the host, " if "stolen" in machine else ""
     return (
         f"Commit {result['commit']}; {machine['cores']} cores, load {machine['load_before'][0]} before the run, "
-        f"{stolen}Python {machine['python']}, SQLite {machine['sqlite']}. {sizes['rounds']} interleaved rounds of "
-        f"{sizes['seconds']} s each: medians, with the smallest and largest round in parentheses. "
+        f"{stolen}Python {machine['python']}{compiled}, SQLite {machine['sqlite']}. "
+        f"{sizes['rounds']} interleaved rounds of {sizes['seconds']} s each: medians, "
+        "with the smallest and largest round in parentheses. "
         f"Ratios are taken round by round; absolute figures hold for that machine only.{reduced}"
     )
 

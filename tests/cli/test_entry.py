@@ -3,6 +3,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
+from nebis.core.native import compiled
+
 # An import hook, because uninstalling the library is not for a test to do.
 WITHOUT_MODULE = """
 import sys
@@ -22,11 +26,15 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
 
 
-def test_version_is_that_of_the_installed_package() -> None:
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_version_is_that_of_the_installed_package(pure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEBIS_PURE", pure)
+
     outcome = _run("-c", "from nebis.cli import main; main()", "version")
 
     assert (outcome.returncode, outcome.stderr) == (0, "")
-    assert outcome.stdout == f"nebis {metadata.version('nebis')}\n"
+    kind = "plain Python" if pure or compiled is None else "compiled"
+    assert outcome.stdout == f"nebis {metadata.version('nebis')} ({kind})\n"
 
 
 def test_the_command_is_installed_beside_the_interpreter() -> None:

@@ -23,6 +23,7 @@ from nebis.cli.showing import show_
 from nebis.cli.statistics import stats
 from nebis.cli.torture import torture
 from nebis.cli.worker import worker
+from nebis.core.native import compiled
 from nebis.errors import ConfigError, NebisError, SchemaMismatch, StoreUnavailable
 from nebis.ports.store import IndefiniteFailure, StoreFailure
 
@@ -61,8 +62,8 @@ def nebis(context: typer.Context) -> None:
 
 @app.command()
 def version() -> None:
-    """Print the installed version."""
-    output.say(f"nebis {metadata.version('nebis')}")
+    """Print the installed version, and whether what every request computes is compiled."""
+    output.say(f"nebis {metadata.version('nebis')} ({'plain Python' if compiled is None else 'compiled'})")
 
 
 def run() -> int:
