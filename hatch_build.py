@@ -35,6 +35,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
 def _compile(sources: list[Path], built: Path) -> str | None:
     """Return why there is no module, or nothing."""
     built.unlink(missing_ok=True)  # One of older sources must not stay.
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "it relies on the global lock, which this Python would switch on again for it"
     compiler = shlex.split(os.environ.get("CC") or "cc")
     # Under another name first: whoever starts meanwhile must not load half of it.
     unfinished = built.with_suffix(".part")

@@ -4,6 +4,7 @@ import hmac
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +62,13 @@ def test_without_a_compiler_there_is_no_module_and_a_reason(tmp_path: Path, monk
 
     assert _compile(SOURCES, built) == "no-such-compiler: No such file or directory"
     assert not built.exists()
+
+
+def test_a_python_without_its_global_lock_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: 1 if name == "Py_GIL_DISABLED" else None)
+
+    assert "global lock" in (_compile(SOURCES, tmp_path / "_native.so") or "")
+    assert not list(tmp_path.glob("_native*"))
 
 
 def test_what_does_not_compile_leaves_no_module_and_a_reason(tmp_path: Path) -> None:
