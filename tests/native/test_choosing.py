@@ -1,13 +1,10 @@
 """When the compiled twins are used, and that nothing is lost without them."""
 
-import hmac
 import os
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -37,22 +34,6 @@ def test_both_ways_say_the_same() -> None:
     assert pure[0] == "True"
     assert usual[0] == str(native.compiled is None)
     assert pure[1:] == usual[1:]
-
-
-def test_a_module_that_signs_otherwise_is_not_used() -> None:
-    """Else every key that is known would be taken for a new one."""
-
-    def module(*, is_right: bool) -> Any:
-        def begun(key: bytes, beginning: bytes) -> SimpleNamespace:
-            def sign(rest: bytes) -> bytes:
-                return hmac.digest(key, beginning + rest if is_right else rest, "sha256")
-
-            return SimpleNamespace(sign=sign)
-
-        return SimpleNamespace(Begun=begun)
-
-    assert native._signs_alike(module(is_right=True))
-    assert not native._signs_alike(module(is_right=False))
 
 
 def test_without_a_compiler_there_is_no_module_and_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PURE_VARIABLE: Final = "NEBIS_PURE"
 
 
-def _signs_alike(module: ModuleType) -> bool:
+def _signs_alike(module: Any) -> bool:
     """Tell whether it signs as this Python does: one that did not would take every known key for a new one."""
     key, message = bytes(range(32)), bytes(range(200))
     return all(
@@ -28,17 +28,18 @@ def _signs_alike(module: ModuleType) -> bool:
     )
 
 
-def _loaded() -> ModuleType | None:
-    if os.environ.get(PURE_VARIABLE):
+def chosen(environment: Mapping[str, str], load: Callable[[], Any]) -> Any:
+    """Return the compiled module, or None if it is not wanted, not there or not to be trusted."""
+    if environment.get(PURE_VARIABLE):
         return None
     try:
-        import nebis.core._native as found  # noqa: PLC0415 - only where it is wanted.
+        found = load()
     except ImportError:  # It was not compiled, or its OpenSSL is gone.
         return None
     return found if _signs_alike(found) else None
 
 
-compiled: Final = _loaded()
+compiled: Final = chosen(os.environ, partial(import_module, "nebis.core._native"))
 """The compiled module; None where all is plain Python."""
 
 
