@@ -60,6 +60,7 @@ def _git(root: Path, *command: str) -> str:
     return asked.stdout.strip()
 
 
+_ALL = ("src/nebis", "src/native")
 _CLI, _WEB = "src/nebis/cli", ("src/nebis/http", "src/nebis/integrations")
 _JUDGES = ("src/nebis/testing/bank", "src/nebis/testing/history", "src/nebis/testing/quiet.py")
 _OTHER_PROOFS = tuple(
@@ -86,6 +87,7 @@ GROUNDS = {
             "src/nebis/*.py",
             "src/nebis/consuming",
             "src/nebis/core",
+            "src/native",
             "src/nebis/flows",
             "src/nebis/http",
             "src/nebis/integrations/*.py",
@@ -98,10 +100,10 @@ GROUNDS = {
             "src/nebis/testing/simulate",
         )
     ),
-    "kill matrix": Ground(("src/nebis", "tests/matrix", *_SERVER), _ENGINE),
+    "kill matrix": Ground((*_ALL, "tests/matrix", *_SERVER), _ENGINE),
     "protocol cuts": Ground(
         (
-            "src/nebis",
+            *_ALL,
             "tests/testing/prove/cuts.py",
             "tests/testing/prove/cutting_proxy.py",
             "tests/transactions/scenes.py",
@@ -112,10 +114,10 @@ GROUNDS = {
         ),
         _ENGINE,
     ),
-    "soak": Ground(("src/nebis", "tests/testing/prove/soak.py", "tests/matrix", *_SERVER), _ENGINE),
+    "soak": Ground((*_ALL, "tests/testing/prove/soak.py", "tests/matrix", *_SERVER), _ENGINE),
     "failover": Ground(
         (
-            "src/nebis",
+            *_ALL,
             "tests/failover",
             "tests/stores/postgres_ways.py",
             "tests/engine/faces.py",
@@ -126,7 +128,7 @@ GROUNDS = {
     ),
     "message storm": Ground(
         (
-            "src/nebis",
+            *_ALL,
             "tests/messaging/storm.py",
             "tests/messaging/test_storm.py",
             "tests/engines/daemon.py",
@@ -136,12 +138,12 @@ GROUNDS = {
         (_CLI, *_WEB, *_JUDGES, *_OTHER_PROOFS),
     ),
     "planted bugs": Ground(
-        ("src/nebis", "tests/planted", "tests/stores", "tests/integrations"),
+        (*_ALL, "tests/planted", "tests/stores", "tests/integrations"),
         (_CLI, "src/nebis/testing/prove", "src/nebis/testing/torture", "src/nebis/testing/pytest_plugin.py"),
     ),
     "torture kit": Ground(
         (
-            "src/nebis",
+            *_ALL,
             "tests/testing/torture",
             "examples/payments",
             "tests/cli/command.py",
