@@ -24,7 +24,7 @@ GONE_SECONDS = 10
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """What a clone has, with the environment that runs this test in place of one that is yet to be installed."""
-    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("Makefile", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("src", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
