@@ -36,12 +36,14 @@ _OUTDATED: Final = (
 class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
     """A connection that notices when the network swallows what it sends."""
 
-    __slots__ = ("conversation", "prepared")
+    __slots__ = ("conversation", "is_plain", "prepared")
 
     conversation: Conversation | None
     """Who hears what the server says unasked."""
     prepared: dict[str, Any] | None
     """Our statements, by text; None where a pooler forgets them."""
+    is_plain: bool
+    """Whether nobody changed how values are written and read."""
 
     def pack_arrays(self) -> None:
         """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
@@ -57,6 +59,7 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships
     def _drop_local_statement_cache(self) -> None:
         """Forget our statements too: the application has changed how values are written."""
         super()._drop_local_statement_cache()
+        self.is_plain = False
         if self.prepared:
             self.prepared = {}
 
@@ -143,6 +146,7 @@ class Asyncpg:
         if self.packs_arrays:
             connection.pack_arrays()
         connection.prepared = None if self._settings.pooler else {}
+        connection.is_plain = True
         connection.conversation = None
         # Once for all conversations: asyncpg inspects whatever is to listen.
         connection.add_log_listener(_pass_on)
@@ -214,6 +218,11 @@ def _pass_on(connection: _Connection, message: Any) -> None:
 
 def _tell(conversation: Conversation, message: Any) -> None:
     conversation.hear(severity=message.severity_en, sqlstate=message.sqlstate)
+
+
+def is_plain(connection: Connection) -> bool:
+    """Say whether the connection is one of ours, and nobody changed how it writes and reads values."""
+    return type(connection) is _Connection and connection.is_plain
 
 
 def _is_open(connection: Connection) -> bool:

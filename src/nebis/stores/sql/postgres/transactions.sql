@@ -14,14 +14,16 @@ current_setting('transaction_isolation') AS isolation,
 current_setting('transaction_read_only') = 'on' AS is_read_only
 
 -- fragment: secured
--- Makes it durable, and bounds how long a process that was stopped may keep the record from its successor. Sends a value
--- of each type that our statements use there and back: a codec of the application's must not change them.
+-- Makes it durable, and bounds how long a process that was stopped may keep the record from its successor.
 CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS durable,
 CASE
     WHEN current_setting('idle_in_transaction_session_timeout')::interval
         NOT BETWEEN '1 ms' AND (:idle_milliseconds::text || ' ms')::interval
         THEN set_config('idle_in_transaction_session_timeout', :idle_milliseconds::text, true)
-END AS bounded,
+END AS bounded
+
+-- fragment: echoed
+-- A value of each type that our statements use, there and back: a codec of the application's must not change them.
 (:bytea::bytea[])[1] AS of_bytea,
 (:uuid::uuid[])[1] AS of_uuid,
 (:text::text[])[1] AS of_text,
@@ -31,11 +33,18 @@ END AS bounded,
 (:boolean::boolean[])[1] AS of_boolean
 
 -- name: enrol
-SELECT {recognised}, {place} AS address, {secured};
+SELECT {recognised}, {place} AS address, {secured}, {echoed};
 
 -- name: claim_and_enrol
 -- Both in one trip, on a connection of ours, of which nobody has to ask where it leads. Where something is found to be
 -- wrong, nothing of the claim stays either.
+{claiming_inside}
+SELECT {claimed_inside}, {recognised}, NULL::text AS address, {secured}, {echoed}
+FROM theirs
+LEFT JOIN claimed ON TRUE;
+
+-- name: claim_and_enrol_plain
+-- The same on a connection whose codecs are known to be the driver's own.
 {claiming_inside}
 SELECT {claimed_inside}, {recognised}, NULL::text AS address, {secured}
 FROM theirs

@@ -23,6 +23,10 @@ class AsyncTransactionDriver(AsyncDriver[C], Protocol[C]):
         """Say whether the application has begun a transaction; raise `MisuseError` if we could not commit it."""
         ...
 
+    def is_plain(self, connection: C) -> bool:
+        """Say whether it is certain that nobody changed how the connection writes and reads values."""
+        ...
+
 
 class Place(Protocol[C]):
     """Where a transaction's connection comes from and goes to."""
@@ -131,7 +135,10 @@ class AsyncPostgresTransaction(Generic[C]):
             await self._place.give_back(connection, is_spoilt=False)
             raise
         is_ours = self._place.is_ours
-        talk = TransactionTalk(home, settings, self._driver.describe, is_ours=is_ours, is_open=is_open)
+        is_plain = is_ours and self._driver.is_plain(connection)
+        talk = TransactionTalk(
+            home, settings, self._driver.describe, is_ours=is_ours, is_open=is_open, is_plain=is_plain
+        )
         self._taken = (connection, talk, self._driver.listen_to_warnings(connection, talk))
         try:
             await self._drive(TransactionTalk.begin)

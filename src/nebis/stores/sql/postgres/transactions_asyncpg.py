@@ -7,7 +7,7 @@ from typing import Any
 
 from nebis.errors import MisuseError
 from nebis.flow import Ask
-from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, Connection
+from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, Connection, is_plain
 from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
 
 
@@ -30,6 +30,10 @@ class AsyncpgTransactions(Asyncpg):
                 "hand it in outside of one, and use connection.transaction() inside of ours as a savepoint."
             )
         return False
+
+    def is_plain(self, connection: Connection) -> bool:
+        """Say so of a connection of ours for which no codec was ever set."""
+        return is_plain(connection)
 
     def perform(self, connection: Connection, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do one ask of a transaction."""

@@ -39,6 +39,10 @@ class AsyncPsycopgTransactions(psycopg_async.AsyncPsycopg):
         """Say whether the application has begun a transaction; raise `MisuseError` if we could not commit it."""
         return _is_open(connection)
 
+    def is_plain(self, _: psycopg.AsyncConnection[Any]) -> bool:
+        """Say no: adapters can be changed without anybody noticing."""
+        return False
+
     async def perform(self, connection: psycopg.AsyncConnection[Any], ask: Ask[Any]) -> Any:
         """Do one ask of a transaction."""
         control = _control(connection, ask)
