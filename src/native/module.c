@@ -17,7 +17,7 @@ static int add_type(PyObject *module, PyType_Spec *spec)
 
 static int fill(PyObject *module)
 {
-    return add_type(module, &begun_spec) || add_type(module, &marking_spec) ? -1 : 0;
+    return add_type(module, &begun_spec) || add_type(module, &marking_spec) || add_type(module, &maker_spec) ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -44,6 +44,6 @@ typedef struct {
 /* Signs the message that goes on with these parts; returns NULL with an error set if there is no memory. */
 PyObject *sign_parts(const Begun *begun, const Part *parts, size_t count);
 
-extern PyType_Spec begun_spec, marking_spec;
+extern PyType_Spec begun_spec, marking_spec, maker_spec;
 
 #endif

@@ -125,6 +125,21 @@ def test_a_maker_makes_what_the_class_makes_from_the_same_arguments(given: dict[
         make(**given, size=2)  # type: ignore[call-arg]
 
 
+@dataclass(slots=True)
+class Open:
+    number: int
+    name: str = "a"
+
+
+def test_a_value_that_is_not_frozen_is_made_as_well() -> None:
+    made = maker(Open)(1)
+
+    assert type(made) is Open
+    assert made == Open(1)
+    made.number = 2
+    assert made == Open(2)
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class InOrder:

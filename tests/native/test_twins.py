@@ -184,11 +184,11 @@ def _uses(declared: Declaration[Any, Any]) -> Iterator[None]:
         yield
 
 
-def grown(uses: Iterator[None]) -> int:
+def grown(uses: Iterator[None], times: int = 2000) -> int:
     """How many more blocks of memory there are after many uses."""
     gc.collect()
     before = sys.getallocatedblocks()
-    for _ in range(2000):
+    for _ in range(times):
         next(uses)
     gc.collect()
     return sys.getallocatedblocks() - before

@@ -6,8 +6,9 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from nebis.core.record import Nonce, RecordId
-from nebis.core.verbs import Claim
+from nebis.core.identity import Identity
+from nebis.core.keygrammar import Key
+from nebis.core.marks import Marks
 from nebis.runtime.entropy import claimed, draw
 from nebis.testing.conformance.specimens import claim
 
@@ -39,11 +40,13 @@ def test_later_record_ids_sort_behind_earlier_ones() -> None:
 
 
 @pytest.mark.parametrize(("has_leading_id", "version"), [(False, 7), (True, 8)])
-def test_a_claim_is_made_with_an_id_that_is_whole_once_anybody_sees_it(has_leading_id: bool, version: int) -> None:
-    def make(record_id: RecordId, nonce: Nonce) -> Claim:
-        return claim(record_id=record_id, nonce=nonce)
+def test_a_claim_is_made_with_a_whole_id(has_leading_id: bool, version: int) -> None:
+    usual = claim()
+    marks = Marks(Identity(usual.identity), usual.tenant, Key(usual.key), (), usual.terms, usual.command)
 
-    made = [claimed(make, has_leading_id=has_leading_id) for _ in range(2)]
+    made = [claimed(marks, has_leading_id=has_leading_id) for _ in range(2)]
+
+    assert [marks(each.record_id, each.nonce) for each in made] == made
 
     assert {type(each.record_id) for each in made} == {UUID}
     assert {(each.record_id.version, each.record_id.variant) for each in made} == {(version, RFC_4122)}

@@ -10,6 +10,9 @@ import pytest
 
 from nebis import Attempt, Local, Nebis
 from nebis.core.answers import Grant, Granted
+from nebis.core.identity import Identity
+from nebis.core.keygrammar import Key
+from nebis.core.marks import Marks
 from nebis.core.record import RecordId
 from nebis.ports.history import AttemptNote
 from nebis.ports.store import BlockingBackend
@@ -33,8 +36,9 @@ def backend(postgres_url: str) -> Iterator[BlockingBackend]:
 
 
 def led(identity: bytes) -> RecordId:
-    made = claimed(lambda record_id, _: claim(identity=identity, record_id=record_id), has_leading_id=True)
-    return made.record_id
+    usual = claim()
+    marks = Marks(Identity(identity), usual.tenant, Key(usual.key), (), usual.terms, usual.command)
+    return claimed(marks, has_leading_id=True).record_id
 
 
 def noted(granted: Granted, started_at: int = 0) -> AttemptNote:

@@ -35,7 +35,7 @@ class Marks(NamedTuple):
 
     def with_command(self, command: bytes) -> Marks:
         """Return the same with the command as it is stored: only an attempt needs that, and no replay does."""
-        return make_marks(Marks, (*self[:-1], command))
+        return make_marks(Marks, self[:-1] + (command,))  # noqa: RUF005 - twice as fast.
 
 
 make_marks: Final[Callable[[Any, tuple[object, ...]], Marks]] = tuple.__new__

@@ -14,7 +14,7 @@ from nebis.flow import Flow
 from nebis.flows.persist import UNANSWERED, as_refusal, claim_again, tried
 from nebis.flows.request import Request
 from nebis.flows.welcome import has_passed, welcome
-from nebis.ports.asks import Apply, AwaitChange, Elapsed, Find, MakeClaim
+from nebis.ports.asks import AwaitChange, Elapsed, Find, make_apply, make_make_claim
 from nebis.ports.store import StoreFailure
 
 FIRST_POLL_SECONDS = 0.05
@@ -33,12 +33,12 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
     claim that is not committed yet, or a tombstone that is just being removed. Whatever it will be, it is not ours to
     run now.
     """
-    claim: Claim = yield MakeClaim(request.claim)
+    claim: Claim = yield make_make_claim(request.claim)
     if request.deadline is not None or not request.may_begin or request.charges:
         claim = yield from welcome(request, claim)
     answer: ClaimAnswer | Locked | StoreFailure
     try:
-        answer = yield Apply(claim)
+        answer = yield make_apply(claim)
     except StoreFailure as failure:
         answer = failure
     if not isinstance(answer, Replay) and not isinstance(answer, Granted):  # As it mostly is: then no more is asked.

@@ -9,7 +9,16 @@ from nebis.flows.enter import enter
 from nebis.flows.request import Ending, Request, finished
 from nebis.flows.settle import complete, rendered
 from nebis.flows.undo import conclude, undo
-from nebis.ports.asks import KeepAlive, Raised, Returned, RunHandler, Settled, TellClaimed
+from nebis.ports.asks import (
+    KeepAlive,
+    Raised,
+    Returned,
+    RunHandler,
+    Settled,
+    make_keep_alive,
+    make_run_handler,
+    make_tell_claimed,
+)
 
 
 def execute(request: Request) -> Flow[Ending]:
@@ -19,14 +28,14 @@ def execute(request: Request) -> Flow[Ending]:
     the way of nearly every request.
     """
     answer = yield from enter(request)
-    yield TellClaimed(answer)
+    yield make_tell_claimed(answer)
     if not isinstance(answer, Granted):
         return without_running(answer)
     record, policy = answer.record, request.policy
-    yield KeepAlive(record, policy.lease_us, policy.renewal_seconds)
+    yield make_keep_alive(record, policy.lease_us, policy.renewal_seconds)
     if record.rejection is not None:
         return (yield from undo(request, record))
-    end: Returned[object] | Raised | Settled = yield RunHandler(record)
+    end: Returned[object] | Raised | Settled = yield make_run_handler(record)
     return (yield from concluded(request, record, end))
 
 
@@ -46,11 +55,11 @@ def begin(request: Request) -> Flow[Record | Ending]:
     A record that is being undone is undone to its end here, since its handler never runs again.
     """
     answer = yield from enter(request)
-    yield TellClaimed(answer)
+    yield make_tell_claimed(answer)
     if not isinstance(answer, Granted):
         return without_running(answer)
     record, policy = answer.record, request.policy
-    yield KeepAlive(record, policy.lease_us, policy.renewal_seconds)  # As `attend`, written out.
+    yield make_keep_alive(record, policy.lease_us, policy.renewal_seconds)  # As `attend`, written out.
     return (yield from undo(request, record)) if record.is_undoing else record
 
 

@@ -13,7 +13,7 @@ from nebis.flows.late import keep_late
 from nebis.flows.persist import UNANSWERED, insist, send_owned
 from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, Vanished, finished, make_finished
 from nebis.flows.welcome import weigh
-from nebis.ports.asks import Apply, Raised, Returned, Settled, Tell, TellCompleted
+from nebis.ports.asks import Raised, Returned, Settled, Tell, make_apply, make_tell_completed
 from nebis.ports.observer import (
     DoubtRaised,
     Event,
@@ -106,7 +106,7 @@ def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]
     verb = make_complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
     answer: Kept | Intended | Refused | Locked | StoreFailure
     try:
-        answer = yield Apply(verb)
+        answer = yield make_apply(verb)
     except StoreFailure as failure:
         answer = failure
     if isinstance(answer, UNANSWERED):
@@ -116,7 +116,7 @@ def complete(request: Request, record: Record, outcome: Outcome) -> Flow[Ending]
         return (yield from lost(record, answer))
     if request.meters:
         yield from weigh(request, outcome)
-    yield TellCompleted(record, outcome.kind)
+    yield make_tell_completed(record, outcome.kind)
     return make_finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
 

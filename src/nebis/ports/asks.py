@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from nebis.core.answers import Answer, ClaimAnswer, Locked
 from nebis.core.marks import Marks
+from nebis.core.quick import maker
 from nebis.core.record import Effect, Nonce, Outcome, OutcomeKind, Record, RecordId
 from nebis.core.verbs import Claim, Verb
 from nebis.flow import Ask
@@ -26,6 +27,9 @@ class Apply(Ask[Answer | Locked]):
     """Apply a verb to its record. The runtime may gather equal verbs of many callers into one commit."""
 
     verb: Verb
+
+
+make_apply: Final = maker(Apply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,9 @@ class MakeClaim(Ask[Claim]):
     make: Marks
 
 
+make_make_claim: Final = maker(MakeClaim)
+
+
 @dataclass(frozen=True, slots=True)
 class Pause(Ask[None]):
     """Let about that much time pass; the runtime adds jitter so that twins do not come back together."""
@@ -88,6 +95,9 @@ class KeepAlive(Ask[None]):
     renewal_seconds: float
 
 
+make_keep_alive: Final = maker(KeepAlive)
+
+
 @dataclass(slots=True)
 class Returned(Generic[T]):
     """A handler that returned."""
@@ -97,6 +107,9 @@ class Returned(Generic[T]):
     """An effect of an earlier attempt that this one did not ask for: its code must have changed."""
     effects: tuple[Effect, ...] = ()
     """All that is known of the record's effects when the handler ends."""
+
+
+make_returned: Final = maker(Returned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +135,9 @@ class RunHandler(Ask["Returned[object] | Raised | Settled"]):
     """Give the handler its turn, as the owner of this record."""
 
     record: Record
+
+
+make_run_handler: Final = maker(RunHandler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +221,11 @@ class Tell(Ask[None]):
         return self._event
 
 
+@dataclass(slots=True)
 class TellClaimed(Tell):
     """Tell the observers how a claim was answered. The event is made when it is read: mostly nobody listens."""
 
-    __slots__ = ("answer",)
-
-    def __init__(self, answer: ClaimAnswer) -> None:
-        self.answer = answer
+    answer: ClaimAnswer
 
     @property
     def event(self) -> Event:
@@ -219,19 +233,23 @@ class TellClaimed(Tell):
         return claimed(self.answer)
 
 
+make_tell_claimed: Final = maker(TellClaimed)
+
+
+@dataclass(slots=True)
 class TellCompleted(Tell):
     """Tell the observers that an attempt stored its outcome; the event is made when it is read, as above."""
 
-    __slots__ = ("_kind", "_record")
-
-    def __init__(self, record: Record, kind: OutcomeKind) -> None:
-        self._record = record
-        self._kind = kind
+    record: Record
+    kind: OutcomeKind
 
     @property
     def event(self) -> Event:
         """Make what they are told."""
-        return Completed(operation=self._record.operation, operation_id=str(self._record.record_id), kind=self._kind)
+        return Completed(operation=self.record.operation, operation_id=str(self.record.record_id), kind=self.kind)
+
+
+make_tell_completed: Final = maker(TellCompleted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from nebis.ports.asks import (
     TransactionIsSame,
     TransactionRollback,
     TransactionSettle,
+    make_returned,
 )
 from nebis.ports.inbox import AskInbox
 from nebis.ports.outbox import Outbox, outbox_of
@@ -186,7 +187,7 @@ class AsyncTurn(Turn):
             self._stop_handler()  # Nobody was to be stopped when it was lost.
         end: Returned[object] | Raised
         try:
-            end = Returned(await self._handler(record, self))
+            end = make_returned(await self._handler(record, self))
         except asyncio.CancelledError:
             if not self.is_lost:
                 raise
