@@ -17,7 +17,9 @@ from nebis.catalogue import Catalogue
 from nebis.consuming import ATTEMPTS_LIMIT, AsyncConsumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
 from nebis.core.identity import Scope
+from nebis.core.marks import Marks
 from nebis.core.record import EffectsMode, Record, RecordId
+from nebis.core.replaying import Ended
 from nebis.core.secret import Purpose, Secrets
 from nebis.deadline import Deadline
 from nebis.declaration import Declaration, PolicyOptions
@@ -58,7 +60,8 @@ class AsyncOperation(Generic[C, R]):
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
     ) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        return answer_of(self.declaration, await self._ending(key, tenant, command, connection, deadline))
+        opened = self._nebis.opened_here() or await self._nebis.opened()
+        return answer_of(self.declaration, await self._ending(opened, key, tenant, command, connection, deadline))
 
     async def execute(
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
@@ -67,22 +70,43 @@ class AsyncOperation(Generic[C, R]):
 
         Cancelling the caller detaches it; the attempt goes on, and the same key finds its outcome.
         """
-        return answered(self.declaration, await self._ending(key, tenant, command, connection, deadline))
+        opened = self._nebis.opened_here() or await self._nebis.opened()
+        return answered(self.declaration, await self._ending(opened, key, tenant, command, connection, deadline))
 
-    async def _ending(
-        self, key: str, tenant: str, command: C, connection: object | None, deadline: Deadline | None
-    ) -> Ending:
-        world, secrets = self._nebis.opened_here() or await self._nebis.opened()
+    def _ending(  # noqa: PLR0917 - every call comes through here.
+        self,
+        opened: tuple[AsyncWorld, Secrets],
+        key: str,
+        tenant: str,
+        command: C,
+        connection: object | None,
+        deadline: Deadline | None,
+    ) -> Awaitable[Ending]:
+        """Begin, and return what tells how it ends: a new key waits for its turn, and for no coroutine besides."""
+        world, secrets = opened
         declaration = self.declaration
         marks = declaration.marks(secrets, key, tenant, command)
         if deadline is None and declaration.may_retell and (told := world.retelling.ask(marks.identity)) is not None:
-            ending = world.retelling.ending(marks, await told)
-            if ending is not None:
-                return ending
-            # Whoever holds the command may have changed it meanwhile.
-            marks = declaration.marks(secrets, key, tenant, command)
-        request = declaration.call_of(marks, secrets, command, deadline)
-        return await self._run(world, request, command, connection)
+            return self._retold(opened, marks, told, key, tenant, command, connection)
+        return self._run(world, declaration.call_of(marks, secrets, command, deadline), command, connection)
+
+    async def _retold(  # noqa: PLR0917 - as above.
+        self,
+        opened: tuple[AsyncWorld, Secrets],
+        marks: Marks,
+        told: Awaitable[Ended | None],
+        key: str,
+        tenant: str,
+        command: C,
+        connection: object | None,
+    ) -> Ending:
+        world, secrets = opened
+        ending = world.retelling.ending(marks, await told)
+        if ending is not None:
+            return ending
+        # Whoever holds the command may have changed it meanwhile.
+        marks = self.declaration.marks(secrets, key, tenant, command)
+        return await self._run(world, self.declaration.call_of(marks, secrets, command), command, connection)
 
     def _run(self, world: AsyncWorld, request: Request, command: C, connection: object | None) -> Awaitable[Ending]:
         handle = self.handling(request, command)

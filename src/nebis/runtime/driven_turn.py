@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from nebis.core.answers import Answer, Locked
@@ -46,6 +47,7 @@ class DrivenTurn(AsyncTurn, Generic[T]):
     def start(self, flow: Flow[T]) -> asyncio.Future[T]:
         """Go as far as possible now; return what tells how the flow ended."""
         self._flow = flow
+        self._is_over = False
         self.waiter = ended = self._world.loop.create_future()
         self._context = copy_context()
         self._world.under_way.add(self)
@@ -74,8 +76,7 @@ class DrivenTurn(AsyncTurn, Generic[T]):
                 try:
                     if kind in _AT_ONCE:
                         answer = performs[kind](self, ask)
-                    elif kind is Apply and self._may_send:
-                        self._send(ask.verb)  # type: ignore[attr-defined]  # Only that kind has one.
+                    elif kind is Apply and self._sent(ask.verb):  # type: ignore[attr-defined]  # Only that kind has one.
                         return
                     else:
                         # In a task, and with the ask still to be performed: there it is awaited.
@@ -90,15 +91,15 @@ class DrivenTurn(AsyncTurn, Generic[T]):
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller, and not for the neighbours in a batch.
             self._tell_error(error)
 
-    @property
-    def _may_send(self) -> bool:
-        """Tell whether a verb may wait among others; a lone one is carried by a task of its own, for less."""
-        return self.applies_directly and self.transaction is None and not self._world.batcher.is_quiet
-
-    def _send(self, verb: Verb) -> None:
-        if self._watch is not None and type(verb) is Suspend:
+    def _sent(self, verb: Verb) -> bool:
+        """Let a verb wait among others, if it may; a lone one is carried by a task of its own, for less."""
+        world = self._world
+        if self.transaction is not None or world.batcher.is_quiet or not self.applies_directly:
+            return False
+        if type(verb) is Suspend and self._watch is not None:
             verb = self._watch.sends(verb)
-        self._world.send(verb, self)
+        world.send(verb, self)
+        return True
 
     async def _rest(self, ask: Ask[Any]) -> None:
         """Do the same in a task, from this ask on, until nothing has to be awaited any more."""
@@ -107,12 +108,12 @@ class DrivenTurn(AsyncTurn, Generic[T]):
             try:
                 while True:
                     try:
-                        if type(ask) is Apply and self._may_send:
-                            self._send(ask.verb)
+                        if type(ask) is Apply and self._sent(ask.verb):
                             self.task = None
                             return
                         answer = performs[type(ask)](self, ask)
-                        if hasattr(answer, "__await__"):
+                        # Looked at first, as to ask for the attribute makes an object.
+                        if type(answer) is CoroutineType or hasattr(answer, "__await__"):
                             answer = await answer
                     except BaseException as error:  # noqa: BLE001 - the flow decides, as with every driver.
                         ask = flow.throw(error)

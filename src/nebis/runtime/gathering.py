@@ -70,11 +70,11 @@ class Gathering(Generic[W]):
 
     def add(self, verb: Verb, waiter: W) -> None:
         """Let a verb wait for the next batch; raise `Overloaded` for a claim that would wait too long."""
-        if not isinstance(verb, Claim):
-            if isinstance(verb, Complete):
-                self._completions.append((verb, verb.ownership.identity, waiter))
-            else:
-                self._owners.append((verb, identity_of(verb), waiter))
+        if type(verb) is Complete:
+            self._completions.append((verb, verb.ownership.identity, waiter))
+            return
+        if type(verb) is not Claim:
+            self._owners.append((verb, identity_of(verb), waiter))
             return
         if self._claims_waiting >= self._longest_queue:
             raise Overloaded(f"{self._claims_waiting} claims wait for the store")

@@ -13,8 +13,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 from nebis.core.answers import Grant, Locked, Refusal, Refused
+from nebis.core.quick import maker
 from nebis.core.record import Ownership, Record
 from nebis.core.verbs import Complete, Renew, Suspend, Verb, identity_of
 from nebis.flows.late import late_result_of
@@ -33,42 +36,22 @@ NOTE_AFTER_SECONDS = 1.0
 """An attempt that lives for so long is written down for people; most end sooner and cost nothing (decision 0005)."""
 
 
+@dataclass(slots=True, eq=False)
 class Watch:
     """One claim that is kept alive, and the news that it was lost."""
 
-    __slots__ = (
-        "_when_lost",
-        "due",
-        "is_noted",
-        "lease_us",
-        "lost_reason",
-        "note_due",
-        "record",
-        "renewal_seconds",
-        "suspension",
-    )
-
-    def __init__(
-        self,
-        record: Record,
-        lease_us: int,
-        renewal_seconds: float,
-        now: float,
-        when_lost: tuple[Callable[[], object], ...],
-    ) -> None:
-        self.record = record
-        """As it was granted."""
-        self.lease_us = lease_us
-        self.renewal_seconds = renewal_seconds
-        self.due = now + renewal_seconds
-        # A successor is rare and always of interest: its predecessor is gone.
-        self.note_due = now + NOTE_AFTER_SECONDS if record.attempts == 1 else now
-        self.is_noted = False
-        """Whether it is written down for people."""
-        self.lost_reason: Refusal | None = None
-        self.suspension: Suspend | None = None
-        """The write by which its owner lets the lease lapse, set before it is sent."""
-        self._when_lost = when_lost
+    record: Record
+    """As it was granted."""
+    lease_us: int
+    renewal_seconds: float
+    due: float
+    note_due: float
+    _when_lost: tuple[Callable[[], object], ...]
+    is_noted: bool = False
+    """Whether it is written down for people."""
+    lost_reason: Refusal | None = None
+    suspension: Suspend | None = None
+    """The write by which its owner lets the lease lapse, set before it is sent."""
 
     @property
     def ownership(self) -> Ownership:
@@ -99,6 +82,9 @@ class Watch:
             call()
 
 
+_make_watch: Final = maker(Watch)
+
+
 class Heartbeat:
     """Renews every live claim of the process in one batch, and goes on with writes that nobody waits for."""
 
@@ -119,9 +105,12 @@ class Heartbeat:
 
     def watch(self, record: Record, lease_us: int, renewal_seconds: float, *when_lost: Callable[[], object]) -> Watch:
         """Renew this claim from now on, until `forget`, and call back as `Watch.when_lost` does."""
-        watch = Watch(record, lease_us, renewal_seconds, time.monotonic(), when_lost)
+        now = time.monotonic()
+        # A successor is rare and always of interest: its predecessor is gone.
+        due, note_due = now + renewal_seconds, now + NOTE_AFTER_SECONDS if record.attempts == 1 else now
+        watch = _make_watch(record, lease_us, renewal_seconds, due, note_due, when_lost)
         self._watches.add(watch)
-        if self._thread is None or watch.note_due < self._wakes_at or watch.due < self._wakes_at:
+        if self._thread is None or note_due < self._wakes_at or due < self._wakes_at:
             with self._condition:
                 self._start()
                 self._condition.notify()

@@ -36,13 +36,22 @@ class Exchange:
     """The claims and completions of one batch, and the answers to those that went as hoped."""
 
     def __init__(self, verbs: Sequence[Any]) -> None:
-        self._verbs = verbs
+        claims: list[Claim] = []
+        completions: list[Complete] = []
+        asked: list[bytes] = []
+        for verb in verbs:
+            if type(verb) is Claim:
+                claims.append(verb)
+                asked.append(verb.identity)
+            else:
+                completions.append(verb)
+                asked.append(verb.ownership.identity)
+        assert len(set(asked)) == len(verbs), "an identity appears at most once in a batch"
         # Sorted: a claim waits for whoever is inserting the same key. Where that may last, the statement sorts too.
-        self._claims: list[Claim] = sorted([verb for verb in verbs if type(verb) is Claim], key=_identity)
-        self._completions: list[Complete] = [verb for verb in verbs if type(verb) is Complete]
-        self._new: list[bytes] = list(map(_identity, self._claims))
-        self._owned: list[bytes] = list(map(_owned_identity, self._completions))
-        assert len({*self._new, *self._owned}) == len(verbs), "an identity appears at most once in a batch"
+        claims.sort(key=_identity)
+        self._claims, self._completions, self._asked = claims, completions, asked
+        self._new: list[bytes] = list(map(_identity, claims))
+        self._owned: list[bytes] = list(map(_owned_identity, completions))
         self.answers: dict[bytes, Answer | Locked] = {}
         """By identity; one that is not in here is unanswered."""
         self.ended: list[bytes] = []
@@ -87,11 +96,7 @@ class Exchange:
 
     def in_order(self) -> list[Answer | Locked]:
         """Return all answers, in the order in which was asked."""
-        answers = self.answers
-        return [
-            answers[verb.identity if type(verb) is Claim else verb.ownership.identity]  # It is one of the two.
-            for verb in self._verbs
-        ]
+        return list(map(self.answers.__getitem__, self._asked))
 
 
 def _cut(joined: bytes) -> Iterator[bytes]:
