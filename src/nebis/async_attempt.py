@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from nebis.answering import original
@@ -122,22 +122,28 @@ class AsyncAttempt(AttemptView):
 class AsyncOpenAttempt:
     """An attempt that an integration runs by itself: it owns the record until it is settled or abandoned."""
 
-    def __init__(self, record: Record, turn: AsyncTurn, request: Request) -> None:
+    __slots__ = ("_turn", "attempt")
+
+    def __init__(self, record: Record, turn: Beginning, request: Request) -> None:
         turn.record = record
         self.attempt = AsyncAttempt(record, turn, request)
-        self._record = record
         self._turn = turn
-        self._request = request
 
-    async def settle(self, end: Returned[Any] | Raised) -> Ending:
-        """Store how it ended, and say what its caller may be told now that the store confirmed it."""
+    def settle(self, end: Returned[Any] | Raised) -> Awaitable[Ending]:
+        """Store how it ended, and say what its caller may be told now that the store confirmed it.
+
+        Whoever cancels what is returned stops waiting; the store is told all the same.
+        """
+        turn = self._turn
+        return self._rested(end) if turn.has_to_rest else turn.conclude(end)
+
+    async def _rested(self, end: Returned[Any] | Raised) -> Ending:
         try:
-            if self._turn.has_to_rest:
-                await self._turn.rest()
-            flow = concluded(self._request, self._record, self._turn.ended(end))
-            return await drive_async(flow, self._turn.perform)
-        finally:
+            await self._turn.rest()
+        except BaseException:
             await self._turn.close()
+            raise
+        return await self._turn.conclude(end)
 
     async def abandon(self) -> None:
         """Let go without a word, as a crash would: the lease decides."""
@@ -158,6 +164,17 @@ class Beginning(OpeningTurn):
         Cancelled with it, the claim goes on, and has to be heard `again` or abandoned.
         """
         return self.start(begin(self._request))
+
+    def conclude(self, end: Returned[Any] | Raised) -> Awaitable[Ending]:
+        """Store how the work ended, driven from answer to answer as the claim was; return what tells its ending."""
+        assert self.record is not None  # It was opened.
+        try:
+            flow = concluded(self._request, self.record, self.ended(end))
+        except BaseException:
+            self.forget()
+            raise
+        self._is_over = False
+        return cast("asyncio.Future[Ending]", self.start(flow))
 
     def opened(self, begun: Record | Ending) -> AsyncOpenAttempt | Ending:
         """Return what the claim came to."""

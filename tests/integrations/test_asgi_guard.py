@@ -240,6 +240,40 @@ async def _cancelling() -> None:
         await drain()
 
 
+def test_an_answer_on_its_way_to_the_store_is_stored_whoever_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(_cancelling_late(monkeypatch))
+
+
+async def _cancelling_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes: list[asyncio.Task[Any] | None] = []
+
+    async def pay(_scope: Scope, _receive: Receive, send: Send) -> None:
+        routes.append(asyncio.current_task())
+        monkeypatch.setattr(world.batcher, "_send", sent)
+        await answer(send, b"paid")
+
+    async def sent(verbs: Sequence[Verb]) -> Answers:
+        [route] = routes
+        assert route is not None
+        return await _before_the_answer(route, usual(verbs))
+
+    async with AsyncNebis("memory://") as nebis:
+        app, client = protected(nebis, pay), Client()
+        world, _ = await nebis.opened()
+        usual = world.batcher._send
+        with pytest.raises(asyncio.CancelledError):
+            await client.ask(app)
+        monkeypatch.setattr(world.batcher, "_send", usual)
+        while world.under_way:
+            await asyncio.sleep(0)
+
+        [start, body] = await Client().ask(app)
+
+    assert client.sent == []
+    assert (b"idempotency-replayed", b"true") in start["headers"]
+    assert body["body"] == b"paid"
+
+
 def test_a_route_hears_of_its_clients_end_once_the_answer_is_sent() -> None:
     """F074, A1."""
     asyncio.run(_hearing())
