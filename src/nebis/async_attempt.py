@@ -10,6 +10,7 @@ from uuid import UUID
 
 from nebis.answering import original
 from nebis.core.record import Record, RecordId
+from nebis.core.replaying import Ended
 from nebis.declaration import AttemptView, checked_resource
 from nebis.effects import Recall
 from nebis.errors import MisuseError
@@ -179,3 +180,30 @@ class Beginning(OpeningTurn):
     def opened(self, begun: Record | Ending) -> AsyncOpenAttempt | Ending:
         """Return what the claim came to."""
         return AsyncOpenAttempt(begun, self, self._request) if isinstance(begun, Record) else begun
+
+
+class Leading(Beginning):
+    """A claim that leads on to the work by itself: where it is granted, nobody has to be woken before that begins."""
+
+    def lead(self) -> asyncio.Future[Ending | None]:
+        """Return what its caller waits for: how the request ends without work, or None from whoever did the work."""
+        return cast("asyncio.Future[Ending | None]", self.begin())
+
+    def granted(self, opened: AsyncOpenAttempt, ended: asyncio.Future[Any]) -> None:
+        """Begin the work, whose end `ended` is told; it is cancelled where the caller is gone. Must not raise."""
+        raise NotImplementedError
+
+    def _tell_result(self, result: Record | Ending) -> None:
+        if isinstance(result, Record):
+            # Past what `OpeningTurn` makes for those who ask `again`: where the caller is gone, nobody does.
+            ended = super(OpeningTurn, self)._end()
+            self.granted(AsyncOpenAttempt(result, self, self._request), ended)
+        else:
+            super()._tell_result(result)
+
+
+def asked_again(world: AsyncWorld, request: Request) -> asyncio.Future[Ended | None] | None:
+    """Begin to read what a request was told before, as `Retelling.known` does, for whoever awaits that by itself."""
+    if request.deadline is not None or not request.may_begin or request.charges:
+        return None
+    return world.retelling.ask(request.claim.identity)

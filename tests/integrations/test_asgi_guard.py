@@ -264,8 +264,7 @@ async def _cancelling_late(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(asyncio.CancelledError):
             await client.ask(app)
         monkeypatch.setattr(world.batcher, "_send", usual)
-        while world.under_way:
-            await asyncio.sleep(0)
+        await world._wait_for_all(grace_seconds=10.0)
 
         [start, body] = await Client().ask(app)
 

@@ -11,6 +11,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import Context
 from typing import Any, Final, TypeAlias
 
 from nebis.aio import AsyncNebis
@@ -48,7 +49,7 @@ _PASSING_BY = frozenset(
 
 _NO_NAMES: Final[Mapping[bytes, str]] = {}
 
-_running: dict[asyncio.Task[None], asyncio.Future[None]] = {}
+_running: dict[asyncio.Task[None], asyncio.Future[Any]] = {}
 """What the caller of each task waits for. It also keeps tasks alive whose callers are gone (F077)."""
 
 
@@ -116,8 +117,8 @@ class Passage:
         """What the endpoint raised."""
         self.is_own = False
         """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
-        self.end: asyncio.Future[None] | None = None
-        """What the caller waits for while a task of ours runs; cancelled if it is gone."""
+        self.end: asyncio.Future[Any] | None = None
+        """What the caller waits for while a task of ours runs or a claim is made; cancelled if it is gone."""
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -166,17 +167,20 @@ class Passage:
     async def whole(self) -> bytes:
         """Read the body to its end, under the cap; raise `BodyTooLarge`, or `Disconnected` if it never ends."""
         while self.body is None:
-            message = await self._receive()
-            self._take(message)
-            if self._waiting is None:
-                self._waiting = message
-            elif self._waiting_more is None:
-                self._waiting_more = deque((message,))
-            else:
-                self._waiting_more.append(message)
-            if message["type"] == "http.disconnect":
-                raise Disconnected
+            self.keep(await self._receive())
         return self.body
+
+    def keep(self, message: Message) -> None:
+        """Take what arrived, and keep it for the route; raise what `whole` does."""
+        self._take(message)
+        if self._waiting is None:
+            self._waiting = message
+        elif self._waiting_more is None:
+            self._waiting_more = deque((message,))
+        else:
+            self._waiting_more.append(message)
+        if message["type"] == "http.disconnect":
+            raise Disconnected
 
     def _take(self, message: Message) -> None:
         """Keep what arrived of the body; once it is whole, parse it."""
@@ -327,14 +331,22 @@ def run_apart(app: App, scope: Scope, passage: Passage, nebis: AsyncNebis | None
 
     As a shield does, for less: whoever cancels our caller cancels that future, never the task (F075).
     """
-    loop = asyncio.get_running_loop()
-    passage.end = end = loop.create_future()
-    task = loop.create_task(_pass(app, scope, passage))
+    passage.end = end = asyncio.get_running_loop().create_future()
+    start_apart(app, scope, passage, nebis)
+    return end
+
+
+def start_apart(
+    app: App, scope: Scope, passage: Passage, nebis: AsyncNebis | None, context: Context | None = None
+) -> None:
+    """Do so for a caller that waits for the end of its passage already."""
+    end = passage.end
+    assert end is not None
+    task = end.get_loop().create_task(_pass(app, scope, passage), context=context)
     _running[task] = end
     task.add_done_callback(_ended)
     if nebis is not None:
         nebis.adopt(task)
-    return end
 
 
 def _ended(task: asyncio.Task[None]) -> None:
