@@ -154,10 +154,16 @@ class AsyncOpenAttempt:
 class Beginning(OpeningTurn):
     """A claim on its way, for an integration that runs the work itself."""
 
+    is_driven = False
+
     def __init__(self, world: AsyncWorld, request: Request) -> None:
         world.require_open()
         OpeningTurn.__init__(self, world)
         self._request = request
+        # What all of them get later is set now: where many have begun before the first one gets it, the interpreter
+        # would make a dict for each.
+        self.record = self._watch = self.task = None
+        self._is_over = False
 
     def begin(self) -> asyncio.Future[Record | Ending]:
         """Return what its caller waits for.
@@ -174,8 +180,13 @@ class Beginning(OpeningTurn):
         except BaseException:
             self.forget()
             raise
+        # As `start` does, with the context that the claim had.
         self._is_over = False
-        return cast("asyncio.Future[Ending]", self.start(flow))
+        self._flow = flow
+        self.waiter = ended = self._world.loop.create_future()
+        self._world.under_way.add(self)
+        self._advance(flow.send, None)
+        return ended
 
     def opened(self, begun: Record | Ending) -> AsyncOpenAttempt | Ending:
         """Return what the claim came to."""

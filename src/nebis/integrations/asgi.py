@@ -230,9 +230,18 @@ class Passage:
                 else:
                     self._gather(chunk)
                     body = bytes(self._sent)
-                live = RawExchange(self._start["status"], list(self._start.get("headers", ())), body)
-                is_own = self.is_own or self.error is not None
-                await self.settle(protection.ended(live, error=self.error, is_own=is_own), live)
+                headers = self._start.get("headers", ())
+                live = RawExchange(self._start["status"], headers if type(headers) is list else list(headers), body)
+                end = protection.ended(live, error=self.error, is_own=self.is_own or self.error is not None)
+                # Written out, as `settle` would be one coroutine more that every request holds while it waits.
+                try:
+                    ending = await self._settling(end)
+                except NebisError as error:
+                    self.answer = protection.refused(error)
+                else:
+                    reference = self.tell(ending, live)
+                    if reference is not None:
+                        await self.rebuild(reference)
             await self.send_answer()
 
     def _gather(self, chunk: bytes) -> None:
@@ -241,21 +250,23 @@ class Passage:
             self._sent = bytearray() if self._sent is None else self._sent
             self._sent += chunk[: self.protected.storage.limit_bytes + 1 - len(self._sent)]
 
-    async def settle(self, end: Returned[Any] | Raised, live: RawExchange | None) -> None:
+    async def settle(self, end: Returned[Any] | Raised) -> None:
         """Store how the attempt ended, and find out what its caller is told; raises what the endpoint raised."""
-        attempt, self.attempt = self.attempt, None
-        assert attempt is not None
         try:
-            if isinstance(attempt, AsyncOpenAttempt):
-                ending = await attempt.settle(end)
-            else:
-                ending = await asyncio.to_thread(attempt.settle, end)
+            ending = await self._settling(end)
         except NebisError as error:
             self.answer = self.protected.refused(error)
             return
-        reference = self.tell(ending, live)
+        reference = self.tell(ending)
         if reference is not None:
             await self.rebuild(reference)
+
+    def _settling(self, end: Returned[Any] | Raised) -> Awaitable[Ending]:
+        attempt, self.attempt = self.attempt, None
+        assert attempt is not None
+        if isinstance(attempt, AsyncOpenAttempt):
+            return attempt.settle(end)
+        return asyncio.to_thread(attempt.settle, end)
 
     def tell(self, ending: Ending, live: RawExchange | None = None) -> Reference | None:
         """Decide what the caller gets; a reference is still to be rebuilt from, as that answer is not stored."""
@@ -344,7 +355,7 @@ def start_apart(
     assert end is not None
     task = end.get_loop().create_task(_pass(app, scope, passage), context=context)
     _running[task] = end
-    task.add_done_callback(_ended)
+    task.add_done_callback(_ended, context=context)
     if nebis is not None:
         nebis.adopt(task)
 
@@ -399,7 +410,7 @@ async def _settle_failure(passage: Passage, error: Exception) -> None:
     """Store that a route raised. What nobody can make an answer of stays what it was, for whoever raises it again."""
     trace = error.__traceback__
     try:
-        await passage.settle(Raised(error), None)
+        await passage.settle(Raised(error))
     except Exception as told:
         if told is not error:
             raise

@@ -117,7 +117,10 @@ class _Route:
         """Return what to claim for a request that is whole; None if it has no key and may run without one."""
         passage.render = rendered
         passage.tenant = str(tenant)
-        return self.protection.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
+        request = self.protection.prepare(secrets, arrived(scope, passage), tenant, render=rendered)
+        if request is not None:
+            passage.headers, passage.tree = (), None  # Nobody asks for them again, and many requests wait.
+        return request
 
     async def run_inside(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Claim where something else goes around the route already."""
