@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("nebis")
 
 T = TypeVar("T")
+_NOTHING: Final[frozenset[Any]] = frozenset()
 AsyncHandler = Callable[[Record, "AsyncTurn"], Awaitable[object]]
 
 
@@ -75,14 +76,16 @@ class AsyncTurn(Turn):
     """The open transaction of this turn; verbs run inside it while it is open."""
     _world: AsyncWorld
     _is_in_handler: bool = False
-    _detached: set[asyncio.Task[Any]] | frozenset[asyncio.Task[Any]] = frozenset()
+    _detached: set[asyncio.Task[Any]] | frozenset[asyncio.Task[Any]] = _NOTHING
     """Effects that are under way."""
 
     def __init__(self, world: AsyncWorld, handler: AsyncHandler, single: Single | None = None) -> None:
         self._world = world
         self._handler = handler
-        if single is not None:
-            self.single, self.target = single, single.target
+        # Their defaults stand in the class too; but each usual turn asks for them, and finds at once what is its own.
+        self.transaction = self.settled = self._watch = self._ledger = None
+        self.single, self.target = (None, None) if single is None else (single, single.target)
+        self._detached = _NOTHING
 
     def perform(self, ask: Ask[Any]) -> Awaitable[Any] | Any:
         """Do what a flow asks for, or return what does."""
