@@ -111,7 +111,9 @@ class Subject:
 
         Without the command as it is stored, which only some need (`Marks.with_command`).
         """
-        hand = self._hand_of(secrets)
+        hand = self._hand
+        if hand is None or hand.secrets is not secrets:
+            hand = self._hand_of(secrets)
         if not query and not headers and not api_version:
             usual = hand.usual(key, tenant, command)
             if usual is not None and len(key) >= self.policy.shortest_key:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from hmac import compare_digest
-from typing import NamedTuple
+from typing import Final
 
+from nebis.core.quick import maker
 from nebis.core.record import Told
 
 
-class Ended(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ended:
     """A completed record, as far as a replay needs it."""
 
     told: Told
@@ -20,10 +23,12 @@ class Ended(NamedTuple):
 
     def answers(self, fingerprints: Iterable[tuple[int, bytes]]) -> bool:
         """Tell whether `claim` answers a request with these fingerprints with `Replay`."""
-        told, made_with, fingerprint, now = self
-        if now >= told.expires_at:
+        if self.read_at >= self.told.expires_at:
             return False
         for version, digest in fingerprints:
-            if version == made_with:
-                return compare_digest(digest, fingerprint)
+            if version == self.fingerprint_version:
+                return compare_digest(digest, self.fingerprint)
         return False
+
+
+make_ended: Final = maker(Ended)

@@ -48,7 +48,8 @@ class Retelling:
         if not self._expects(identity) or len(self._waiting) >= LONGEST_QUEUE:
             return None
         world = self._world
-        world.require_open()
+        if world.is_closing:
+            world.require_open()
         asked: asyncio.Future[Ended | None] = world.loop.create_future()
         self._waiting.append((identity, asked))
         if self._lanes_open < self._lanes:

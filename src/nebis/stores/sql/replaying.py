@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
 
 from nebis.core.answers import Answer, Locked, make_replay
 from nebis.core.ids import id_of
 from nebis.core.record import make_told
-from nebis.core.replaying import Ended
+from nebis.core.replaying import Ended, make_ended
 from nebis.core.verbs import Claim
 from nebis.flow import Flow
 from nebis.stores.sql.asks import Columns, Query, Row, Statement
 from nebis.stores.sql.rows import outcome_kind_of
-
-_ended: Final[Callable[[Any, tuple[object, ...]], Ended]] = tuple.__new__
 
 
 def read_ended(statement: Statement, identities: Sequence[bytes], now: int | None) -> Flow[dict[bytes, Ended]]:
@@ -30,7 +27,7 @@ def read_ended(statement: Statement, identities: Sequence[bytes], now: int | Non
             outcome=outcome,
             expires_at=expires_at,
         )
-        ended[identity] = _ended(Ended, (told, version, fingerprint, instant))
+        ended[identity] = make_ended(told, version, fingerprint, instant)
     return ended
 
 

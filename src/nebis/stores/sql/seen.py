@@ -24,9 +24,11 @@ class SeenEnds:
         self._newer: dict[bytes, None] = {}
         self._older: dict[bytes, None] = {}
 
-    def __contains__(self, identity: bytes) -> bool:
+    def knows(self, identity: bytes) -> bool:
         """Tell whether this record was seen to end."""
         return identity in self._newer or identity in self._older
+
+    __contains__ = knows
 
     def expects_replays(self, verbs: Iterable[Verb]) -> bool:
         """Tell whether all of these are claims of records that ended: then reading first saves a trip."""

@@ -130,7 +130,7 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
 
     def expects_replay(self, identity: bytes) -> bool:
         """Tell whether this process saw the record end."""
-        return identity in self._seen
+        return self._seen.knows(identity)
 
     def ended(self, identities: Sequence[bytes], *, now: int | None = None) -> Flow[dict[bytes, Ended]]:
         """Read those of these records that are completed, by identity."""
