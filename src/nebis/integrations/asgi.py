@@ -239,8 +239,7 @@ class Passage:
                 except NebisError as error:
                     self.answer = protection.refused(error)
                 else:
-                    reference = self.tell(ending, live)
-                    if reference is not None:
+                    if (reference := self.tell(ending, live)) is not None:
                         await self.rebuild(reference)
             await self.send_answer()
 
@@ -257,8 +256,7 @@ class Passage:
         except NebisError as error:
             self.answer = self.protected.refused(error)
             return
-        reference = self.tell(ending)
-        if reference is not None:
+        if (reference := self.tell(ending)) is not None:
             await self.rebuild(reference)
 
     def _settling(self, end: Returned[Any] | Raised) -> Awaitable[Ending]:
