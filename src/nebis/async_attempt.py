@@ -168,7 +168,7 @@ class Beginning(OpeningTurn):
     def begin(self) -> asyncio.Future[Record | Ending]:
         """Return what its caller waits for.
 
-        Cancelled with it, the claim goes on, and has to be heard `again` or abandoned.
+        Cancelled with it, the claim goes on, and has to be abandoned.
         """
         return self.start(begin(self._request))
 
@@ -206,9 +206,7 @@ class Leading(Beginning):
 
     def _tell_result(self, result: Record | Ending) -> None:
         if isinstance(result, Record):
-            # Past what `OpeningTurn` makes for those who ask `again`: where the caller is gone, nobody does.
-            ended = super(OpeningTurn, self)._end()
-            self.granted(AsyncOpenAttempt(result, self, self._request), ended)
+            self.granted(AsyncOpenAttempt(result, self, self._request), self._end())
         else:
             super()._tell_result(result)
 

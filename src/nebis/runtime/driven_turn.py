@@ -175,36 +175,16 @@ class OpeningTurn(DrivenTurn["Record | Ending"]):
     Whoever took it closes it, also after an error or a cancellation.
     """
 
-    _unheard: asyncio.Future[Record | Ending] | None = None
-
     def __init__(self, world: AsyncWorld) -> None:
         AsyncTurn.__init__(self, world, _nobody)
-
-    def again(self) -> asyncio.Future[Record | Ending]:
-        """Return what tells somebody else how it ended, where whoever waited for that was cancelled."""
-        if self._unheard is None:
-            self._unheard = self.waiter = self._world.loop.create_future()
-        return self._unheard
 
     def _tell_result(self, result: Record | Ending) -> None:
         ended = self._end()
         if not isinstance(result, Record):
             self.forget()
-        ended.set_result(result)
-
-    def _end(self) -> asyncio.Future[Record | Ending]:
-        ended = super()._end()
-        if ended.done():
-            self._unheard = ended = self._world.loop.create_future()
-            ended.add_done_callback(_heard)
-        return ended
+        if not ended.done():
+            ended.set_result(result)
 
 
 def _nobody(_record: Record, _turn: AsyncTurn) -> Awaitable[object]:
     raise AssertionError("this turn has no handler of its own")
-
-
-def _heard(ended: asyncio.Future[Any]) -> None:
-    """Look at an error that perhaps nobody will ask for."""
-    if not ended.cancelled():
-        ended.exception()
