@@ -160,10 +160,6 @@ class Beginning(OpeningTurn):
         world.require_open()
         OpeningTurn.__init__(self, world)
         self._request = request
-        # What all of them get later is set now: where many have begun before the first one gets it, the interpreter
-        # would make a dict for each.
-        self.record = self._watch = self.task = None
-        self._is_over = False
 
     def begin(self) -> asyncio.Future[Record | Ending]:
         """Return what its caller waits for.

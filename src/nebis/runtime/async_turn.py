@@ -83,7 +83,10 @@ class AsyncTurn(Turn):
         self._world = world
         self._handler = handler
         # Their defaults stand in the class too; but each usual turn asks for them, and finds at once what is its own.
-        self.transaction = self.settled = self._watch = self._ledger = None
+        # What every turn gets later is set now too: where many have begun before the first one gets it, as after a
+        # start under load, the interpreter has no room left for it and makes a dict for each of them, for ever.
+        self.transaction = self.settled = self._watch = self._ledger = self.record = self.task = self.beside = None
+        self._is_in_handler = False
         self.single, self.target = (None, None) if single is None else (single, single.target)
         self._detached = _NOTHING
 

@@ -171,6 +171,9 @@ class BlockingTurn(Turn):
         world.enter(self)
         self._world = world
         self._handler = handler
+        # What every turn gets later, for the reason that `AsyncTurn` has.
+        self._watch = self.record = self.beside = None
+        self._is_closed = False
 
     def run(self, flow: Flow[T]) -> T:
         """Run a flow to its end."""

@@ -46,7 +46,7 @@ class World(Protocol):
 class Turn:
     """One request's turn, apart from how it waits.
 
-    What only some requests have stands in the class until one has it: a usual turn sets few attributes.
+    What only some requests have stands in the class until one has it; what all get, each turn sets when it is made.
     """
 
     single: Single | None = None
