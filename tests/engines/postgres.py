@@ -22,6 +22,7 @@ SUPERUSER = "nebis"
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 _START_TRIES = 5
+_RETRY_SECONDS = 0.05
 
 
 class PostgresServer:
@@ -102,10 +103,16 @@ class PostgresServer:
             return
         is_first_start = self._process is None
         deadline = time.monotonic() + _START_SECONDS
-        for _ in range(_START_TRIES):
+        for tries in count(1):
             self._process = self._spawn(settings or {})
             if self._is_ready_before(deadline):
                 return
+            # Processes that were killed may hold the shared memory of their server for a moment longer.
+            is_held = "shared memory block" in self.log[-500:]
+            if time.monotonic() >= deadline or (tries >= _START_TRIES and not is_held):
+                break
+            if is_held:
+                time.sleep(_RETRY_SECONDS)
             if is_first_start:  # Later the port must stay: clients hold URLs, and wait for the server to come back.
                 self._port = free_port()
         raise RuntimeError(f"PostgreSQL did not start. Its log ends with:\n{self.log[-2000:]}")
