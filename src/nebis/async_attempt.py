@@ -10,7 +10,6 @@ from uuid import UUID
 
 from nebis.answering import original
 from nebis.core.record import Record, RecordId
-from nebis.core.replaying import Ended
 from nebis.declaration import AttemptView, checked_resource
 from nebis.effects import Recall
 from nebis.errors import MisuseError
@@ -176,13 +175,7 @@ class Beginning(OpeningTurn):
         except BaseException:
             self.forget()
             raise
-        # As `start` does, with the context that the claim had.
-        self._is_over = False
-        self._flow = flow
-        self.waiter = ended = self._world.loop.create_future()
-        self._world.under_way.add(self)
-        self._advance(flow.send, None)
-        return ended
+        return cast("Awaitable[Ending]", self.start(flow, self._context))
 
     def opened(self, begun: Record | Ending) -> AsyncOpenAttempt | Ending:
         """Return what the claim came to."""
@@ -205,10 +198,3 @@ class Leading(Beginning):
             self.granted(AsyncOpenAttempt(result, self, self._request), self._end())
         else:
             super()._tell_result(result)
-
-
-def asked_again(world: AsyncWorld, request: Request) -> asyncio.Future[Ended | None] | None:
-    """Begin to read what a request was told before, as `Retelling.known` does, for whoever awaits that by itself."""
-    if request.deadline is not None or not request.may_begin or request.charges:
-        return None
-    return world.retelling.ask(request.claim.identity)

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from nebis.aio import AsyncNebis
-from nebis.async_attempt import AsyncOpenAttempt, Leading, asked_again
+from nebis.async_attempt import AsyncOpenAttempt, Leading
 from nebis.core.secret import Secrets
 from nebis.errors import NebisError
 from nebis.flows.request import Ending, Request
@@ -67,7 +67,7 @@ class Protected:
                     passage.is_own = True
                     await run_apart(self.app, scope, passage, route.nebis)
                     return
-                asked = asked_again(world, request)
+                asked = world.retelling.ask_for(request)
                 ending: Ending | None = None if asked is None else world.retelling.ending(request.claim, await asked)
                 if ending is None:
                     ending = await _Claim(world, request, route, scope, passage).lead()

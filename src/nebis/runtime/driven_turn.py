@@ -44,12 +44,12 @@ class DrivenTurn(AsyncTurn, Generic[T]):
     _context: Context
     """The caller's: handlers and observers see it, wherever an answer comes from."""
 
-    def start(self, flow: Flow[T]) -> asyncio.Future[T]:
-        """Go as far as possible now; return what tells how the flow ended."""
+    def start(self, flow: Flow[T], context: Context | None = None) -> asyncio.Future[T]:
+        """Go as far as possible now; return what tells how the flow ended. Without a context it is the caller's."""
         self._flow = flow
         self._is_over = False
         self.waiter = ended = self._world.loop.create_future()
-        self._context = copy_context()
+        self._context = copy_context() if context is None else context
         self._world.under_way.add(self)
         self._advance(flow.send, None)
         return ended

@@ -56,11 +56,15 @@ class Retelling:
             self._open_lane()
         return asked
 
+    def ask_for(self, request: Request) -> asyncio.Future[Ended | None] | None:
+        """Do the same for a request; None too where something is asked of it first, as `welcome` will."""
+        if request.deadline is not None or not request.may_begin or request.charges:
+            return None
+        return self.ask(request.claim.identity)
+
     async def known(self, request: Request) -> Finished | None:
         """Say how a request ends that needs no claim; None where it does, or something is asked of it first."""
-        if request.deadline is not None or not request.may_begin or request.charges:  # As `welcome` will.
-            return None
-        asked = self.ask(request.claim.identity)
+        asked = self.ask_for(request)
         return None if asked is None else self.ending(request.claim, await asked)
 
     def ending(self, marks: Marks, ended: Ended | None) -> Finished | None:
