@@ -7,7 +7,7 @@ import pytest
 from nebis.core.verbs import Claim, Renew
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
-from nebis.runtime.gathering import Gathering, Member, blames_a_member, own_copy
+from nebis.runtime.gathering import ENOUGH_OF_ONE_KIND, Gathering, Member, blames_a_member, own_copy
 from tests.runtime.verbs import claim, completion, renewal
 
 
@@ -56,6 +56,65 @@ def test_claims_and_completions_go_together_in_proportion() -> None:
         gathering.leave(batch)
 
     assert batches == [["claim"] * 3 + ["completion"]] * 2
+
+
+def test_many_of_one_kind_go_alone_and_the_other_kind_with_the_next_lane() -> None:
+    gathering: Gathering[str] = Gathering(lanes=2)
+    for number in range(ENOUGH_OF_ONE_KIND + 1):
+        gathering.add(claim(number), "claim")
+        gathering.add(completion(100 + number), "completion")
+    gathering.add(claim(50), "claim")
+
+    first, second = gathering.take(), gathering.take()
+
+    assert names(first) == ["claim"] * (ENOUGH_OF_ONE_KIND + 2)
+    assert names(second) == ["completion"] * len(second)
+    assert len(second) == ENOUGH_OF_ONE_KIND + 1
+
+
+def test_callers_that_come_back_together_make_whole_batches_of_one_kind() -> None:
+    """However they began: as many of each kind on each lane is what stays so for ever if they are sent together."""
+    gathering: Gathering[str] = Gathering(lanes=2)
+    for number in range(16):
+        gathering.add(claim(number), "claim")
+        gathering.add(completion(100 + number), "completion")
+        gathering.add(claim(200 + number), "claim")
+        gathering.add(completion(300 + number), "completion")
+
+    lanes = [gathering.take(), gathering.take()]
+    for turn in range(20):
+        batch = lanes[turn % 2]
+        gathering.leave(batch)
+        for verb, identity, waiter in batch:
+            number = int.from_bytes(identity, "big")
+            gathering.add(completion(number) if isinstance(verb, Claim) else claim(1000 + number), waiter)
+        lanes[turn % 2] = gathering.take()
+
+    assert [len(batch) for batch in lanes] == [32, 32]
+    assert all(len({type(verb) for verb, _, _ in batch}) == 1 for batch in lanes)
+
+
+def test_few_of_either_kind_go_together_and_so_do_all_on_a_single_lane() -> None:
+    for lanes, number in ((2, ENOUGH_OF_ONE_KIND - 1), (1, ENOUGH_OF_ONE_KIND)):
+        gathering: Gathering[str] = Gathering(lanes=lanes)
+        for each in range(number):
+            gathering.add(claim(each), "claim")
+            gathering.add(completion(100 + each), "completion")
+
+        assert set(names(gathering.take())) == {"claim", "completion"}
+
+
+def test_a_kind_that_waits_only_for_its_twins_lets_the_other_go() -> None:
+    for kind, other in ((claim, completion), (completion, claim)):
+        gathering: Gathering[str] = Gathering(lanes=2, is_shared_out=False)
+        for number in range(ENOUGH_OF_ONE_KIND):
+            gathering.add(kind(number), "first")
+        gathering.take()
+        for number in range(ENOUGH_OF_ONE_KIND):
+            gathering.add(kind(number), "twin")
+        gathering.add(other(100), "other")
+
+        assert names(gathering.take()) == ["other"]
 
 
 def test_neither_claims_nor_completions_keep_the_other_waiting() -> None:

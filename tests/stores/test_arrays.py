@@ -81,7 +81,7 @@ def arrives(way: str, url: str) -> None:
     unnested = ", ".join(f":{kind}::{kind}[]" for kind in values)
     sessions = WAYS[way](url)
 
-    rows = sessions.run(iter(Query(statement(f"SELECT * FROM unnest({unnested})"), {}, Columns(**values))))
+    rows = sessions.run(iter(Query(statement(f"SELECT * FROM unnest({unnested})"), {}, Columns(values))))
 
     assert rows == list(zip(*values.values(), strict=True))
     sessions.close()
@@ -90,6 +90,19 @@ def arrives(way: str, url: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_kind_of_column_arrives_as_it_was(way: str, postgres_url: str) -> None:
     arrives(way, postgres_url)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_that_all_members_share_is_sent_once(way: str, postgres_url: str) -> None:
+    shared = {"bigint": 2**40, "text": "ä", "uuid": uuid.UUID(int=1), "bytea": None, "boolean": True}
+    columns = Columns({"integer": [3, 1, 2]}, shared)
+    unnested = ", ".join(f":{kind}::{kind}[]" for kind in ("bigint", "integer", "text", "uuid", "bytea", "boolean"))
+    sessions = WAYS[way](postgres_url)
+
+    rows = sessions.run(iter(Query(statement(f"SELECT * FROM unnest({unnested})"), {}, columns)))
+
+    assert rows == [(2**40, number, "ä", uuid.UUID(int=1), None, True) for number in (3, 1, 2)]
+    sessions.close()
 
 
 def test_asyncpg_without_a_door_for_array_codecs_packs_them_itself(
@@ -102,12 +115,16 @@ def test_asyncpg_without_a_door_for_array_codecs_packs_them_itself(
 
 
 def test_columns_are_members_to_whoever_binds_them_one_by_one() -> None:
-    columns = Columns(name=["a", "b", "c"], number=[1, 2, 3])
+    columns = Columns({"name": ["a", "b", "c"], "number": [1, 2, 3]})
 
     assert len(columns) == 3
     assert list(columns) == [{"name": "a", "number": 1}, {"name": "b", "number": 2}, {"name": "c", "number": 3}]
     assert columns[1] == {"name": "b", "number": 2}
     assert list(columns[1:]) == [columns[1], columns[2]]
+
+    shared = Columns({"number": [1, 2]}, {"name": "a"})
+    assert list(shared) == [{"name": "a", "number": 1}, {"name": "a", "number": 2}]
+    assert list(shared[1:]) == [shared[1]] == [{"name": "a", "number": 2}]
 
 
 @pytest.mark.parametrize(("driver", "packs"), [(Asyncpg, True), (AsyncpgTransactions, False)])

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from nebis.core.answers import Granted, Kept, Locked, Running
-from nebis.core.owning import KEPT
-from nebis.core.record import Outcome, OutcomeKind, Retention
+from nebis.core.owning import KEPT, UNKNOWN_FORGET_FACTOR
+from nebis.core.record import Outcome, OutcomeKind, Resource, Retention
 from nebis.core.verbs import Complete, Renew
 from nebis.ports.store import BlockingSessions
 from nebis.stores import open_blocking
@@ -121,14 +121,16 @@ def test_whoever_waits_is_woken_by_the_completion_and_nobody_else(
 
 
 @pytest.mark.parametrize("pooler", [False, True])
+@pytest.mark.parametrize("is_beside_a_completion", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_key_that_begins_elsewhere_in_this_moment_harms_no_neighbour(
-    store: SqlStore, postgres_url: str, way: str, *, pooler: bool
+    store: SqlStore, postgres_url: str, way: str, *, is_beside_a_completion: bool, pooler: bool
 ) -> None:
     """Both see that the key is new, and the index lets one of them have it."""
     # As patient as it takes: what is tested is the end of the wait, on however busy a machine.
     sessions = WAYS[way](postgres_url, pooler=pooler, max_connections=1, lock_timeout_seconds=60.0)
-    [end] = begun(store, sessions, 1)
+    ends = begun(store, sessions, 1)
+    neighbours = ends if is_beside_a_completion else [claim(4)]
 
     with ThreadPoolExecutor(1) as pool:
         with psycopg.connect(postgres_url) as twin:
@@ -137,11 +139,42 @@ def test_a_key_that_begins_elsewhere_in_this_moment_harms_no_neighbour(
                 "INSERT INTO nebis_record SELECT (jsonb_populate_record(one, %s::jsonb)).* FROM nebis_record AS one",
                 (json.dumps(changes),),
             )
-            answers = pool.submit(sessions.run, store.apply([claim(2), claim(3), end]))
+            answers = pool.submit(sessions.run, store.apply([claim(2), claim(3), *neighbours]))
             wait_until_one_waits(postgres_url)
-        [theirs, ours, kept] = answers.result()
+        [theirs, ours, neighbour] = answers.result()
     sessions.close()
 
     assert isinstance(theirs, Running)
     assert isinstance(ours, Granted)
-    assert kept == KEPT
+    assert isinstance(neighbour, Kept if is_beside_a_completion else Granted)
+
+
+def test_what_a_batch_shares_is_stored_as_if_each_had_brought_it(store: SqlStore, sessions: BlockingSessions) -> None:
+    """Terms that all have in common are sent once; one more operation, and each brings its own."""
+    alike, apart = [claim(1), claim(2)], [claim(3), claim(4, operation="refund")]
+    granted = [sessions.run(store.apply(batch)) for batch in (alike, apart, [claim(5)])]
+    read = [sessions.run(store.find(claim(number).identity)) for number in range(1, 6)]
+
+    assert [answer.record for batch in granted for answer in batch if isinstance(answer, Granted)] == read
+
+    told, silent = (Outcome(kind=kind, body=b"done") for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.UNKNOWN))
+    ends = [
+        Complete(
+            ownership=record.ownership,
+            outcome=silent if number == 4 else told,
+            retention=KEPT_FOR,
+            resource=None if number == 3 else Resource(type="payment", id="pay_1"),
+        )
+        for number, record in enumerate(read, start=1)
+        if record is not None
+    ]
+    for batch in (ends[:2], ends[2:4], ends[4:]):
+        assert sessions.run(store.apply(batch)) == [KEPT] * len(batch)
+    ended = [sessions.run(store.find(claim(number).identity)) for number in range(1, 6)]
+
+    assert [(record.outcome_kind, record.outcome) for record in ended if record is not None] == [
+        (end.outcome.kind, end.outcome.body) for end in ends
+    ]
+    assert [record.resource for record in ended if record is not None] == [end.resource for end in ends]
+    kept = [record.forget_at - record.expires_at for record in ended if record is not None]
+    assert kept == [1, 1, 1, UNKNOWN_FORGET_FACTOR, 1]

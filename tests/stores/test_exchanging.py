@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import pack
 
 import pytest
@@ -61,6 +62,41 @@ def test_everybody_gets_its_own_answer_or_none(new: list[int], done: list[int]) 
         **{completion(number).ownership.identity: KEPT for number in done},
     }
     assert set(exchange.ended) == {claim(number).identity for number in done}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_one_kind_is_asked_for_by_a_statement_of_its_own(number: int, is_new: bool) -> None:
+    kind = claim if is_new else completion
+    verbs: list[Verb] = [kind(each) for each in range(1, number + 1)]
+    statements = []
+
+    def perform(ask: Ask[object]) -> list[Row]:
+        assert isinstance(ask, Query)
+        statements.append(ask.statement.name)
+        assert ask.members is not None
+        assert len(ask.members) == number
+        begun, fences, instant, done = row([1] if is_new else [], [] if is_new else [1])
+        if number == 1:
+            return [(begun, 100, instant)] if is_new else [(done, None)]
+        return [(begun, fences, instant)] if is_new else [(done,)]
+
+    exchange = Exchange(verbs)
+    drive(exchange.run(postgres_dialect().statements, None), perform)
+
+    assert exchange.answers == {claim(1).identity: granted(claim(1), 1) if is_new else KEPT}
+    assert statements == [("claim" if is_new else "complete") + ("" if number == 1 else "_all")]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("kind", [claim, completion])
+def test_one_kind_may_find_nothing_as_it_hoped(kind: Callable[[int], Verb], number: int) -> None:
+    nothing: list[Row] = [] if number == 1 else [(None, None, None)] if kind is claim else [(None,)]
+    exchange = Exchange([kind(each) for each in range(number)])
+
+    drive(exchange.run(postgres_dialect().statements, None), lambda _: nothing)
+
+    assert exchange.answers == {}
 
 
 def test_only_claims_and_completions_are_exchanged() -> None:

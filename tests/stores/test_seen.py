@@ -87,7 +87,7 @@ def test_one_key_that_was_never_seen_sends_its_batch_the_usual_way(backend: Bloc
     asked: list[str] = []
     answers = backend.sessions.run(overheard(backend.store.apply([again(1), first(2)]), asked))
     assert [type(answer) for answer in answers] == [Replay, Granted]
-    assert "claim" in asked
+    assert any(name.startswith("claim") for name in asked)
 
 
 def test_another_command_under_a_key_that_was_seen_is_refused(backend: BlockingBackend) -> None:

@@ -11,7 +11,7 @@ from nebis.core.answers import Granted, Kept
 from nebis.core.record import Ownership, State
 from nebis.core.verbs import Verb
 from nebis.ports.store import BlockingBackend, Spoilt
-from nebis.stores.sql.asks import Query, Statement, in_transaction
+from nebis.stores.sql.asks import Columns, Query, Statement, in_transaction
 from nebis.stores.sql.dialect import sqlite_dialect
 from nebis.stores.sql.members import claiming_all
 from nebis.stores.sql.sqlite.connection import open_connection
@@ -23,14 +23,6 @@ from tests.stores.sql_backends import opened_sqlite
 
 NUMBERS = sorted({number for width in WIDTHS for number in (width, width + 1)} | {2, 2 * WIDTHS[-1] + 3})
 STATEMENTS = sqlite_dialect().statements
-
-
-class Columns(list[dict[str, object]]):
-    """Members that also come as columns."""
-
-    def __init__(self, **by_name: Sequence[object]) -> None:
-        super().__init__(dict(zip(by_name, row, strict=True)) for row in zip(*by_name.values(), strict=True))
-        self.by_name = by_name
 
 
 @pytest.fixture
@@ -140,13 +132,29 @@ def test_members_may_come_as_columns(backend: BlockingBackend, tmp_path: Path) -
     owned = owners(applied(backend, *(claim(str(place)) for place in range(3))))
     connection = open_connection(DatabaseFile(tmp_path / "nebis.db"), chosen_journal("wal"), 1.0)
     identities: list[object] = [owner.identity for owner in owned]
-    in_columns = Columns(identity=identities, position=[1, 2, 3])
+    in_columns = Columns({"identity": identities, "position": [1, 2, 3]})
 
     rows = connection.perform(Query(STATEMENTS.read, {"now": 1}, in_columns))
 
     assert rows == connection.perform(Query(STATEMENTS.read, {"now": 1}, list(in_columns)))
     assert [row[0] for row in rows] == identities
     connection.close()
+
+
+def test_what_all_members_share_is_bound_for_each(backend: BlockingBackend, tmp_path: Path) -> None:
+    shared = claiming_all([claim("1"), claim("2")])
+    assert shared.alike
+    apart = Columns({name: [member[name] for member in shared] for name in shared[0]})
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = opened_sqlite(tmp_path / "elsewhere")
+
+    for opened, members in ((backend, shared), (elsewhere, apart)):
+        assert len(performed(opened, Query(STATEMENTS.claim, {"now": START_US}, members))) == 2
+
+    for identity in shared.by_name["identity"]:
+        found = [opened.sessions.run(opened.store.find(identity)) for opened in (backend, elsewhere)]
+        assert found[0] == found[1] is not None
+    elsewhere.sessions.close()
 
 
 def test_columns_are_given_places_where_they_bring_none(backend: BlockingBackend) -> None:
@@ -174,7 +182,7 @@ def test_what_many_claims_are_told_is_what_is_stored(backend: BlockingBackend, n
 
 
 def test_bodies_are_weighed_in_either_shape() -> None:
-    columns = Columns(outcome=[b"four", None], command=[None, b"seven.."], key=["is short", ""])
+    columns = Columns({"outcome": [b"four", None], "command": [None, b"seven.."], "key": ["is short", ""]})
 
     assert bytes_of(columns) == bytes_of(list(columns)) == 11
     assert bytes_of([{"identity": b"x"}]) == 0

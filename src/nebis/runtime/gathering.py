@@ -24,6 +24,9 @@ LARGEST_BATCH = 256
 LANES = 2
 """While the store works on one batch the next is made; more lanes only make smaller batches (measured)."""
 
+ENOUGH_OF_ONE_KIND = 8
+"""From so many on claims and completions are sent apart."""
+
 LONGEST_QUEUE = LANES * LARGEST_BATCH
 """Claims that may wait. Whoever is admitted waits for at most one batch before its own; everybody else hears at once
 that the process is overloaded, instead of filling its memory. Writes of owners are never refused: claims bound them."""
@@ -156,9 +159,17 @@ class Gathering(Generic[W]):
         return self._picked(self._owners, self._share(len(self._owners)))
 
     def _next_usual(self) -> list[Member[W]]:
-        """Take claims and completions in proportion to how many of each wait."""
+        """Take claims and completions in proportion to how many of each wait, or many of one kind alone.
+
+        A batch of one kind is one statement instead of two, and callers that come back together stay together: so what
+        is left to the next lane makes its batch no smaller than this one would have been.
+        """
         waiting = self._usual_waiting
         wanted = self._share(waiting)
+        if self.lanes > 1 and max(len(self._completions), self._claims_waiting) >= ENOUGH_OF_ONE_KIND:
+            if len(self._completions) >= self._claims_waiting:
+                return self._picked(self._completions, wanted) or self._next_claims(wanted)
+            return self._next_claims(wanted) or self._picked(self._completions, wanted)
         if waiting <= wanted or not self._claims_waiting:
             completions = wanted
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from nebis.flow import Ask, Flow
 from nebis.ports.store import StoreFailure
@@ -33,16 +33,21 @@ class Statement:
 
 
 Member: TypeAlias = Mapping[str, object]
+NOTHING_ALIKE: Final[Mapping[str, object]] = {}
 
 
 class Columns(Sequence[Member]):
     """The members of a plural statement, kept as columns: whoever binds columns needs no dictionary for each member."""
 
-    __slots__ = ("by_name",)
+    __slots__ = ("alike", "by_name")
 
-    def __init__(self, **by_name: list[Any]) -> None:
-        """Take one list for each name. All are of the same length, but for a statement that is about two things."""
+    def __init__(self, by_name: dict[str, list[Any]], alike: Mapping[str, object] = NOTHING_ALIKE) -> None:
+        """Take one list for each name. All are of the same length, but for a statement that is about two things.
+
+        A column whose values are all the same may be given as that one value, in `alike`.
+        """
         self.by_name = by_name
+        self.alike = alike
 
     def __len__(self) -> int:
         """Count the members."""
@@ -50,8 +55,8 @@ class Columns(Sequence[Member]):
 
     def __iter__(self) -> Iterator[Member]:
         """Give the members one by one, for whoever binds them so."""
-        names = tuple(self.by_name)
-        return (dict(zip(names, values, strict=True)) for values in zip(*self.by_name.values(), strict=True))
+        names, alike = tuple(self.by_name), self.alike
+        return (dict(zip(names, values, strict=True), **alike) for values in zip(*self.by_name.values(), strict=True))
 
     @overload
     def __getitem__(self, place: int) -> Member: ...
@@ -62,8 +67,8 @@ class Columns(Sequence[Member]):
     def __getitem__(self, place: int | slice) -> Member | Sequence[Member]:
         """Return the member at this place."""
         if isinstance(place, slice):
-            return Columns(**{name: column[place] for name, column in self.by_name.items()})
-        return {name: column[place] for name, column in self.by_name.items()}
+            return Columns({name: column[place] for name, column in self.by_name.items()}, self.alike)
+        return {**self.alike, **{name: column[place] for name, column in self.by_name.items()}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,10 +89,10 @@ class Batch:
             renewals = self._of(Renew)
             columns = owners([renewal.ownership for renewal in renewals])
             columns["lease_us"] = [renewal.lease_us for renewal in renewals]
-            yield from self._write(self._statements.renew, Columns(**columns))
+            yield from self._write(self._statements.renew, Columns(columns))
         if Release in self._kinds:
             columns = owners([release.ownership for release in self._of(Release)])
-            yield from self._write(self._statements.release, Columns(**columns))
+            yield from self._write(self._statements.release, Columns(columns))
 
     def in_order(self) -> list[Answer | Locked]:
         """Return all answers, in the order in which was asked."""
@@ -158,10 +158,10 @@ class Batch:
 
     def _complete(self) -> Flow[None]:
         members = completions(self._of(Complete))
-        return self._write(self._statements.complete, members, self._statements.complete_alone)
+        return self._write(self._statements.complete, members)
 
-    def _write(self, statement: Statement, members: Sequence[Member], alone: Statement | None = None) -> Flow[None]:
-        rows = yield Query(statement, self._now, members, alone)
+    def _write(self, statement: Statement, members: Sequence[Member]) -> Flow[None]:
+        rows = yield Query(statement, self._now, members)
         if len(rows) == len(self.unanswered):  # The rule: a row for each, and each is another one.
             self.answers.update(dict.fromkeys(self.unanswered, KEPT))
             self.unanswered.clear()

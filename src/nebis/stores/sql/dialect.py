@@ -73,6 +73,14 @@ class Statements:
     """Absent for the same reason."""
     complete_alone: Statement | None = None
     """Absent where a transaction locks the whole database: then no row is locked by others."""
+    claim_all: Statement | None = None
+    """Absent where a statement is no trip to a server."""
+    claim_all_alone: Statement | None = None
+    """Absent for the same reason."""
+    complete_all: Statement | None = None
+    """Absent for the same reason."""
+    complete_all_alone: Statement | None = None
+    """Absent for the same reason."""
     claim_inside: Statement | None = None
     """Absent where a transaction locks the whole database: then nobody else claims during one."""
     complete_inside: Statement | None = None

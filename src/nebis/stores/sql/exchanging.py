@@ -5,7 +5,7 @@ Whatever does not go as hoped is left unanswered, for `batch` to look at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from struct import unpack
 from typing import Any, Final
@@ -17,7 +17,7 @@ from nebis.core.verbs import Claim, Complete, Verb
 from nebis.flow import Flow
 from nebis.stores.sql.asks import Query, Row
 from nebis.stores.sql.dialect import Statements
-from nebis.stores.sql.members import claims, completions, exchanging
+from nebis.stores.sql.members import claiming, claiming_all, completing, completing_all, exchanging
 
 _EXCHANGED: Final = frozenset({Claim, Complete})
 _IDENTITY_BYTES: Final = 32
@@ -59,23 +59,46 @@ class Exchange:
 
     def run(self, statements: Statements, now: int | None) -> Flow[None]:
         """Claim and complete in one trip."""
-        shared = {"now": now}
-        if not self._completions:
-            rows: list[Row] = yield Query(statements.claim, shared, claims(self._claims))
+        if len(self._asked) == 1:
+            return self._run_one(statements, {"now": now})
+        return self._run_all(statements, {"now": now})
+
+    def _run_one(self, statements: Statements, shared: Mapping[str, object]) -> Flow[None]:
+        """Ask for one verb: what puts answers into one row, and what goes around others, would only cost it time."""
+        rows: list[Row]
+        if self._claims:
+            rows = yield Query(statements.claim, shared, [claiming(self._claims[0])])
             if rows:
-                identities, fences, [instant, *_] = zip(*rows, strict=True)
-                self._grant(b"".join(identities), fences, instant)
-        elif not self._claims:
-            members = completions(self._completions)
+                [(identity, fence, instant)] = rows
+                self._grant(bytes(identity), (fence,), instant)
+        else:
+            members = [completing(self._completions[0])]
             rows = yield Query(statements.complete, shared, members, statements.complete_alone)
             self._keep(b"".join([row[0] for row in rows]))
+
+    def _run_all(self, statements: Statements, shared: Mapping[str, object]) -> Flow[None]:
+        rows: list[Row]
+        if not self._completions:
+            assert statements.claim_all is not None
+            members = claiming_all(self._claims)
+            rows = yield Query(statements.claim_all, shared, members, statements.claim_all_alone)
+            self._grant_all(*rows[0])
+        elif not self._claims:
+            assert statements.complete_all is not None
+            members = completing_all(self._completions)
+            rows = yield Query(statements.complete_all, shared, members, statements.complete_all_alone)
+            self._keep(rows[0][0] or b"")
         else:
             assert statements.exchange is not None
             members = exchanging(self._claims, self._completions)
-            [row] = yield Query(statements.exchange, shared, members, statements.exchange_alone)
-            begun, drawn, instant, ended = row
-            self._grant(begun or b"", unpack(f"!{len(drawn) // 8}q", drawn) if drawn else (), instant)
+            rows = yield Query(statements.exchange, shared, members, statements.exchange_alone)
+            *begun, ended = rows[0]
+            self._grant_all(*begun)
             self._keep(ended or b"")
+
+    def _grant_all(self, begun: bytes | None, drawn: bytes, instant: int) -> None:
+        if begun is not None:
+            self._grant(begun, unpack(f"!{len(drawn) // 8}q", drawn), instant)
 
     def _grant(self, begun: bytes, fences: Sequence[Any], instant: int) -> None:
         """Answer the claims that began a record, by their identities end to end."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nebis.core.owning import UNKNOWN_FORGET_FACTOR
 from nebis.core.record import OutcomeKind, Ownership
-from nebis.core.verbs import Claim, Complete
+from nebis.core.verbs import Claim, Complete, Terms
 from nebis.stores.sql.asks import Columns, Member
 from nebis.stores.sql.rows import MODES, OUTCOME_KINDS, stored_scope
 
@@ -34,52 +34,65 @@ def claims(verbs: Sequence[Claim]) -> Sequence[Member]:
 def claiming(claim: Claim) -> Values:
     """Return what the statement that claims wants to know of one verb, without a list for each column."""
     version, fingerprint = claim.fingerprints[0]
-    terms = claim.terms
-    retention = terms.retention
     return {
         "identity": claim.identity,
         "record_id": claim.record_id,
         "tenant": claim.tenant,
-        "scope": stored_scope(terms.scope, terms.operation),
-        "operation": terms.operation,
         "key": claim.key,
         "fingerprint": fingerprint,
         "fingerprint_version": version,
-        "mode": MODES[terms.mode],
         "nonce": claim.nonce,
-        "lease_us": terms.lease_us,
-        "outcome_us": retention.outcome_us,
-        "metadata_us": retention.metadata_us,
         "command": claim.command,
+        **_agreed(claim.terms),
+    }
+
+
+def _agreed(terms: Terms) -> Values:
+    """Return what all claims of an operation share."""
+    return {
+        "scope": stored_scope(terms.scope, terms.operation),
+        "operation": terms.operation,
+        "mode": MODES[terms.mode],
+        "lease_us": terms.lease_us,
+        "outcome_us": terms.retention.outcome_us,
+        "metadata_us": terms.retention.metadata_us,
     }
 
 
 def claiming_all(claims: Sequence[Claim]) -> Columns:
     """Return the same of many, without a dictionary for each verb."""
     newest = [claim.fingerprints[0] for claim in claims]
+    versions = [version for version, _ in newest]
     terms = [claim.terms for claim in claims]
+    columns: dict[str, list[Any]] = {
+        "identity": [claim.identity for claim in claims],
+        "record_id": [claim.record_id for claim in claims],
+        "tenant": [claim.tenant for claim in claims],
+        "key": [claim.key for claim in claims],
+        "fingerprint": [fingerprint for _, fingerprint in newest],
+        "nonce": [claim.nonce for claim in claims],
+        "command": [claim.command for claim in claims],
+    }
+    if _are_alike(terms) and _are_alike(versions):
+        return Columns(columns, {"fingerprint_version": versions[0], **_agreed(terms[0])})
     retentions = [each.retention for each in terms]
-    return Columns(
-        identity=[claim.identity for claim in claims],
-        record_id=[claim.record_id for claim in claims],
-        tenant=[claim.tenant for claim in claims],
-        scope=[stored_scope(each.scope, each.operation) for each in terms],
-        operation=[each.operation for each in terms],
-        key=[claim.key for claim in claims],
-        fingerprint=[fingerprint for _, fingerprint in newest],
-        fingerprint_version=[version for version, _ in newest],
-        mode=[MODES[each.mode] for each in terms],
-        nonce=[claim.nonce for claim in claims],
-        lease_us=[each.lease_us for each in terms],
-        outcome_us=[retention.outcome_us for retention in retentions],
-        metadata_us=[retention.metadata_us for retention in retentions],
-        command=[claim.command for claim in claims],
-    )
+    columns["fingerprint_version"] = versions
+    columns["scope"] = [stored_scope(each.scope, each.operation) for each in terms]
+    columns["operation"] = [each.operation for each in terms]
+    columns["mode"] = [MODES[each.mode] for each in terms]
+    columns["lease_us"] = [each.lease_us for each in terms]
+    columns["outcome_us"] = [retention.outcome_us for retention in retentions]
+    columns["metadata_us"] = [retention.metadata_us for retention in retentions]
+    return Columns(columns)
+
+
+def _are_alike(values: list[Any]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def completions(verbs: Sequence[Complete]) -> Sequence[Member]:
     """Return the members of the statement that completes."""
-    return [completing(verbs[0])] if len(verbs) == 1 else Columns(**completing_all(verbs))
+    return [completing(verbs[0])] if len(verbs) == 1 else completing_all(verbs)
 
 
 def completing(verb: Complete) -> Values:
@@ -100,15 +113,18 @@ def completing(verb: Complete) -> Values:
     }
 
 
-def completing_all(verbs: Sequence[Complete]) -> dict[str, list[Any]]:
-    """Return the same of many, by column."""
+def completing_all(verbs: Sequence[Complete]) -> Columns:
+    """Return the same of many, without a dictionary for each verb."""
     columns = owners([verb.ownership for verb in verbs])
     outcomes = [verb.outcome for verb in verbs]
+    columns["outcome"] = [outcome.body for outcome in outcomes]
     kinds = [outcome.kind for outcome in outcomes]
     retentions = [verb.retention for verb in verbs]
     resources = [verb.resource for verb in verbs]
+    if _are_alike(kinds) and _are_alike(retentions) and _are_alike(resources):
+        first = completing(verbs[0])
+        return Columns(columns, {name: value for name, value in first.items() if name not in columns})
     columns["outcome_kind"] = [OUTCOME_KINDS[kind] for kind in kinds]
-    columns["outcome"] = [outcome.body for outcome in outcomes]
     columns["outcome_us"] = [retention.outcome_us for retention in retentions]
     columns["forget_us"] = [
         retention.metadata_us * (UNKNOWN_FORGET_FACTOR if kind is _UNKNOWN else 1)
@@ -116,15 +132,14 @@ def completing_all(verbs: Sequence[Complete]) -> dict[str, list[Any]]:
     ]
     columns["resource_type"] = [None if resource is None else resource.type for resource in resources]
     columns["resource_id"] = [None if resource is None else resource.id for resource in resources]
-    return columns
+    return Columns(columns)
 
 
 def exchanging(claims: Sequence[Claim], completions: Sequence[Complete]) -> Columns:
     """Return what the statement that does both wants to know."""
-    columns = claiming_all(claims).by_name
-    for name, column in completing_all(completions).items():
-        columns[_DONE[name]] = column
-    return Columns(**columns)
+    begun, done = claiming_all(claims), completing_all(completions)
+    columns = begun.by_name | {_DONE[name]: column for name, column in done.by_name.items()}
+    return Columns(columns, {**begun.alike, **{_DONE[name]: value for name, value in done.alike.items()}})
 
 
 def owners(ownerships: Sequence[Ownership]) -> dict[str, list[Any]]:

@@ -16,7 +16,7 @@ from nebis.stores.sql.rows import outcome_kind_of
 
 def read_ended(statement: Statement, identities: Sequence[bytes], now: int | None) -> Flow[dict[bytes, Ended]]:
     """Return those of these records that are completed, by identity."""
-    rows: list[Row] = yield Query(statement, {"now": now}, Columns(identity=list(identities)))
+    rows: list[Row] = yield Query(statement, {"now": now}, Columns({"identity": list(identities)}))
     ended = {}
     for identity, record_id, operation, version, fingerprint, kind, outcome, expires_at, instant in rows:
         told = make_told(

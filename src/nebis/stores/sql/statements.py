@@ -121,6 +121,17 @@ def qualified(text: str, schema: str | None) -> str:
 
 
 @cache
+def sharing(statement: Statement, columns: frozenset[str]) -> Statement:
+    """Return a plural statement with plain values in these columns, the same for all members."""
+
+    def plain(array: re.Match[str]) -> str:
+        return array[0].removesuffix("[]") if array[1] in columns else array[0]
+
+    # Among arrays that are unnested in step, a plain value stands beside each of their elements.
+    return _statement(statement.name, _ARRAY.sub(plain, statement.text), None)
+
+
+@cache
 def lone(statement: Statement, columns: frozenset[str]) -> Statement | None:
     """Return a plural statement for a single member, with plain values in these columns; None where it needs arrays.
 

@@ -6,7 +6,7 @@ wrong, and knows in the end whether the connection may be used again. It is a fl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Protocol, TypeVar
@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
-from nebis.stores.sql.asks import Begin, Columns, Commit, Member, Query, Rollback, Row, Statement
+from nebis.stores.sql.asks import Begin, Columns, Commit, Query, Rollback, Row, Statement
 from nebis.stores.sql.postgres.failures import Stage, Trouble, is_lost_replication, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.statements import lone
+from nebis.stores.sql.statements import lone, sharing
 
 T = TypeVar("T")
 
@@ -199,7 +199,12 @@ def _executing(statement: Statement, query: Query) -> Execute:
     names, alone = _plural(statement, tuple(shared))
     if alone is not None and len(members) == 1:
         return Execute(alone, {**shared, **members[0]})
-    return Execute(statement, {**shared, **_columns(members, names)}, names)
+    if not isinstance(members, Columns):
+        return Execute(statement, {**shared, **{name: [member[name] for member in members] for name in names}}, names)
+    if members.alike:
+        statement = sharing(statement, frozenset(members.alike))
+        names = names.difference(members.alike)
+    return Execute(statement, {**shared, **members.by_name, **members.alike}, names)
 
 
 @cache
@@ -207,9 +212,3 @@ def _plural(statement: Statement, shared: tuple[str, ...]) -> tuple[frozenset[st
     """Return what each member of a statement brings, and the statement for a single one, if there is such a form."""
     names = frozenset(statement.parameters).difference(shared)
     return names, lone(statement, names)
-
-
-def _columns(members: Sequence[Member], names: frozenset[str]) -> Mapping[str, object]:
-    if isinstance(members, Columns):
-        return members.by_name
-    return {name: [member[name] for member in members] for name in names}

@@ -82,9 +82,10 @@ RETURNING record.identity, record.fence, record.created_at
 -- The same where the whole statement may fail: a key that somebody begins in this very moment is refused by the index,
 -- and nothing has happened. To be told so politely costs every new key a mark in the table, a second one that takes it
 -- back, and 48 bytes of the log. Not sorted, because whoever waits does so for a moment only, and then fails too.
+-- With OFFSET 0 each key is looked for by itself; else a planner that believes the table empty reads the whole index once.
 {first_lives}
 WHERE clock.lock_timeout IS NOT NULL
-    AND NOT EXISTS (SELECT FROM nebis_record AS twin WHERE twin.identity = ANY (ARRAY[member.identity]))
+    AND NOT EXISTS (SELECT FROM nebis_record AS twin WHERE twin.identity = ANY (ARRAY[member.identity]) OFFSET 0)
 RETURNING record.identity, record.fence, record.created_at
 
 -- name: claim
@@ -236,11 +237,14 @@ RETURNING record.identity
 {completing_at_once}
 RETURNING record.identity
 
+-- fragment: impatient
+set_config('lock_timeout', '2ms', TRUE) AS lock_timeout
+
 -- name: complete_alone
 -- The same where nothing else is in the transaction. A row that somebody holds is waited for, in no order, but only for
 -- a moment: then nothing has happened, whoever waited for us goes on, and `complete` goes around that row. So no wait is
 -- long, and none can be for ever.
-WITH instant AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout)
+WITH instant AS MATERIALIZED (SELECT {now} AS now, {impatient})
 {completing_alone};
 
 -- fragment: begun
@@ -249,6 +253,37 @@ WITH instant AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2
 string_agg(claimed.identity, ''::bytea) AS identities,
 string_agg(int8send(claimed.fence), ''::bytea) AS fences,
 min(claimed.created_at) AS created_at
+
+-- name: claim_all
+-- `claim` with its answers in one row.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+claimed AS (
+    {claiming}
+)
+SELECT {begun} FROM claimed;
+
+-- name: claim_all_alone
+WITH clock AS MATERIALIZED (SELECT {now} AS now, {impatient}),
+claimed AS (
+    {claiming_alone}
+)
+SELECT {begun} FROM claimed;
+
+-- name: complete_all
+-- `complete` with its answers in one row.
+WITH instant AS MATERIALIZED (SELECT {now} AS now),
+{completable},
+completed AS (
+    {completing}
+)
+SELECT string_agg(completed.identity, ''::bytea) FROM completed;
+
+-- name: complete_all_alone
+WITH instant AS MATERIALIZED (SELECT {now} AS now, {impatient}),
+completed AS (
+    {completing_alone}
+)
+SELECT string_agg(completed.identity, ''::bytea) FROM completed;
 
 -- fragment: exchanged
 SELECT
@@ -277,7 +312,7 @@ completed AS (
 
 -- name: exchange_alone
 -- The same as `complete_alone` is to `complete`.
-WITH clock AS MATERIALIZED (SELECT {now} AS now, set_config('lock_timeout', '2ms', TRUE) AS lock_timeout),
+WITH clock AS MATERIALIZED (SELECT {now} AS now, {impatient}),
 claimed AS (
     {claiming_alone}
 ),

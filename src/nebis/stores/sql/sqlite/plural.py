@@ -14,7 +14,7 @@ from sqlite3 import Cursor
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from nebis.stores.sql.asks import Query, Row, Statement
+from nebis.stores.sql.asks import NOTHING_ALIKE, Columns, Query, Row, Statement
 
 Execute: TypeAlias = Callable[[str, Sequence[Any]], Cursor]
 """Runs a text with the values for its numbers."""
@@ -93,8 +93,10 @@ def _run_alone(
 
 def bytes_of(members: Sequence[Mapping[str, object]]) -> int:
     """Return about how much the members write: outcomes and commands are what can be long."""
-    columns: Mapping[str, Sequence[Any]] | None = getattr(members, "by_name", None)
-    if columns is None:
+    columns: Mapping[str, Sequence[Any]]
+    if isinstance(members, Columns):
+        columns = members.by_name
+    else:
         columns = {name: [member.get(name) for member in members] for name in _LONG}
     return sum(len(value) for name in _LONG for value in columns.get(name, ()) if value)
 
@@ -129,10 +131,14 @@ class _Members:
 
     def __init__(self, members: Sequence[Mapping[str, object]]) -> None:
         self.number = len(members)
-        by_name: Mapping[str, Sequence[Any]] | None = getattr(members, "by_name", None)
-        if by_name is None:
-            by_name = {name: [member[name] for member in members] for name in members[0]}
-        self._by_name = by_name
+        self.alike: Mapping[str, object]
+        """What is the same for all, and in no column."""
+        self._by_name: Mapping[str, Sequence[Any]]
+        if isinstance(members, Columns):
+            self.alike, self._by_name = members.alike, members.by_name
+        else:
+            self.alike = NOTHING_ALIKE
+            self._by_name = {name: [member[name] for member in members] for name in members[0]}
 
     def __contains__(self, name: str) -> bool:
         return name == _POSITION or name in self._by_name
@@ -190,22 +196,22 @@ class _Narrow:
 
     def rows(self, shared: Mapping[str, object], members: _Members) -> Iterator[Row]:
         """Return the values for the numbers, for one member after the other."""
+        same = {**shared, **members.alike}
         columns = [
             _column(members.column(name), may_be_nothing=name in self._may_be_nothing)
             if name in members
-            else repeat(_quick(shared.get(name)), members.number)
+            else repeat(self._value(name, same.get(name)), members.number)
             for name in self.names
         ]
         return zip(*columns, strict=True)
 
     def row(self, shared: Mapping[str, object], member: Mapping[str, object]) -> list[Any]:
         """Return the values for the numbers, for a single member."""
-        nothing = self._may_be_nothing
         values = [member[name] if name in member else _alone(name, shared) for name in self.names]
-        return [
-            _NOTHING if value is None and name in nothing else _quick(value)
-            for name, value in zip(self.names, values, strict=True)
-        ]
+        return list(map(self._value, self.names, values))
+
+    def _value(self, name: str, value: Any) -> Any:
+        return _NOTHING if value is None and name in self._may_be_nothing else _quick(value)
 
     def changed(self, shared: Mapping[str, object], members: _Members, execute: Execute) -> list[Any]:
         """Run the statement for each, and return the identities of those for whom it changed something."""
