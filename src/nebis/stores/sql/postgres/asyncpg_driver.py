@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
@@ -14,7 +12,7 @@ import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 from nebis.flow import Ask
 from nebis.stores.sql.asks import Row
 from nebis.stores.sql.postgres import asyncpg_failures
-from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
+from nebis.stores.sql.postgres.asyncpg_connection import OwnConnection
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
 from nebis.stores.sql.postgres.failures import Trouble, Unreachable
 from nebis.stores.sql.postgres.location import Location
@@ -24,79 +22,6 @@ from nebis.stores.sql.postgres.settings import Settings
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`, or the stand-in that a pool hands out for one."""
 Listener: TypeAlias = Callable[[Any, Any], None]
-
-_OUTDATED: Final = (
-    asyncpg.InvalidCachedStatementError,
-    asyncpg.InvalidSQLStatementNameError,
-    asyncpg.OutdatedSchemaCacheError,
-)
-"""What comes of a statement that was prepared too long ago."""
-
-
-class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
-    """A connection that notices when the network swallows what it sends."""
-
-    __slots__ = ("conversation", "is_plain", "prepared")
-
-    conversation: Conversation | None
-    """Who hears what the server says unasked."""
-    prepared: dict[str, Any] | None
-    """Our statements, by text; None where a pooler forgets them."""
-    is_plain: bool
-    """Whether nobody changed how values are written and read."""
-
-    def pack_arrays(self) -> None:
-        """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
-
-        Only statements of ours run here. This is what `set_type_codec` does, which is not for arrays.
-        """
-        settings = self._protocol.get_settings()
-        for name, kind in KINDS.items():
-            ways = (partial(pack, name), partial(unpack, name))
-            with suppress(AttributeError, TypeError):  # An asyncpg that has no such door packs them itself.
-                settings.add_python_codec(kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", *ways, "binary")
-
-    def _drop_local_statement_cache(self) -> None:
-        """Forget our statements too: the application has changed how values are written."""
-        super()._drop_local_statement_cache()
-        self.is_plain = False
-        if self.prepared:
-            self.prepared = {}
-
-    async def rows(self, text: str, values: Iterable[Any]) -> list[Row]:
-        """Do what `fetch` does, past ten functions that find out each time what is known of our own statements."""
-        if self.prepared is None:
-            return await _fetched(self, text, values)
-        statement = self.prepared.get(text)
-        if statement is None:
-            statement = self.prepared[text] = await self.prepare(text)
-        arguments = tuple(values)
-        try:
-            answer = await self._protocol.bind_execute(statement._state, arguments, "", 0, False, None)  # noqa: SLF001, FBT003
-        except _OUTDATED as error:
-            # Somebody changed a table, or made the server forget. But for a schema that is outdated nothing was done.
-            self.prepared = {}
-            await self.reload_schema_state()
-            if isinstance(error, asyncpg.OutdatedSchemaCacheError) or self._protocol.is_in_transaction():
-                raise
-            answer = await self.fetch(text, *arguments)
-        return list(map(tuple, answer))
-
-    def bound_silence(self, seconds: float) -> None:
-        """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""
-        connection_socket = self._transport.get_extra_info("socket")
-        if connection_socket is None or connection_socket.family == socket.AF_UNIX:
-            return
-        probe_seconds = max(1, round(seconds / 3))
-        connection_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (
-            ("TCP_KEEPIDLE", probe_seconds),
-            ("TCP_KEEPINTVL", probe_seconds),
-            ("TCP_KEEPCNT", 2),
-            ("TCP_USER_TIMEOUT", round(seconds * 1000)),
-        ):
-            if hasattr(socket, option):  # Not every system has all of them.
-                connection_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Asyncpg:
@@ -140,7 +65,7 @@ class Asyncpg:
             timeout=self._settings.connect_timeout_seconds,
             server_settings=settings,
             statement_cache_size=0 if self._settings.pooler else 100,
-            connection_class=_Connection,
+            connection_class=OwnConnection,
         )
         connection.bound_silence(self._settings.silence_seconds)
         if self.packs_arrays:
@@ -154,7 +79,7 @@ class Asyncpg:
 
     def is_idle(self, connection: Connection) -> bool:
         """Say whether the connection is open, outside any transaction and with no unread answer (F023, F024)."""
-        if type(connection) is _Connection:  # Asked in fewer steps, as it is twice for each batch.
+        if type(connection) is OwnConnection:  # Asked in fewer steps, as it is twice for each batch.
             protocol = connection._protocol  # noqa: SLF001 - of a class of ours.
             return protocol.is_connected() and not connection._aborted and not protocol.is_in_transaction()  # noqa: SLF001
         return _is_open(connection) and not connection.is_in_transaction()
@@ -166,7 +91,7 @@ class Asyncpg:
         match ask:
             case Execute():
                 values = map(ask.values.__getitem__, ask.statement.parameters)
-                if type(connection) is _Connection:
+                if type(connection) is OwnConnection:
                     return connection.rows(ask.statement.positional, values)
                 return _fetched(connection, ask.statement.positional, values)
             case Control():
@@ -180,7 +105,7 @@ class Asyncpg:
 
     def listen_to_warnings(self, connection: Connection, conversation: Conversation) -> Listener | None:
         """Let the conversation hear what the server says unasked."""
-        if type(connection) is _Connection:  # A stand-in of a pool counts as an instance of anything like it.
+        if type(connection) is OwnConnection:  # A stand-in of a pool counts as an instance of anything like it.
             connection.conversation = conversation
             return None
 
@@ -210,7 +135,7 @@ async def _fetched(connection: Connection, text: str, values: Iterable[Any]) -> 
     return list(map(tuple, await connection.fetch(text, *values)))
 
 
-def _pass_on(connection: _Connection, message: Any) -> None:
+def _pass_on(connection: OwnConnection, message: Any) -> None:
     """Tell whoever uses one of our own connections; in between nobody asked for anything."""
     if connection.conversation is not None:
         _tell(connection.conversation, message)
@@ -222,7 +147,7 @@ def _tell(conversation: Conversation, message: Any) -> None:
 
 def is_plain(connection: Connection) -> bool:
     """Say whether the connection is one of ours, and nobody changed how it writes and reads values."""
-    return type(connection) is _Connection and connection.is_plain
+    return type(connection) is OwnConnection and connection.is_plain
 
 
 def _is_open(connection: Connection) -> bool:

@@ -1,0 +1,88 @@
+"""A connection of our own through asyncpg."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
+
+from nebis.stores.sql.asks import Row
+from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
+from nebis.stores.sql.postgres.conversation import Conversation
+
+_OUTDATED: Final = (
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.OutdatedSchemaCacheError,
+)
+"""What comes of a statement that was prepared too long ago."""
+
+
+class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
+    """A connection that notices when the network swallows what it sends."""
+
+    __slots__ = ("conversation", "is_plain", "prepared")
+
+    conversation: Conversation | None
+    """Who hears what the server says unasked."""
+    prepared: dict[str, Any] | None
+    """Our statements, by text; None where a pooler forgets them."""
+    is_plain: bool
+    """Whether nobody changed how values are written and read."""
+
+    def pack_arrays(self) -> None:
+        """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
+
+        Only statements of ours run here. This is what `set_type_codec` does, which is not for arrays.
+        """
+        settings = self._protocol.get_settings()
+        for name, kind in KINDS.items():
+            ways = (partial(pack, name), partial(unpack, name))
+            with suppress(AttributeError, TypeError):  # An asyncpg that has no such door packs them itself.
+                settings.add_python_codec(kind.array_oid, f"{name}[]", "pg_catalog", [], "scalar", *ways, "binary")
+
+    def _drop_local_statement_cache(self) -> None:
+        """Forget our statements too: the application has changed how values are written."""
+        super()._drop_local_statement_cache()
+        self.is_plain = False
+        if self.prepared:
+            self.prepared = {}
+
+    async def rows(self, text: str, values: Iterable[Any]) -> list[Row]:
+        """Do what `fetch` does, past ten functions that find out each time what is known of our own statements."""
+        if self.prepared is None:
+            return list(map(tuple, await self.fetch(text, *values)))
+        statement = self.prepared.get(text)
+        if statement is None:
+            statement = self.prepared[text] = await self.prepare(text)
+        arguments = tuple(values)
+        try:
+            answer = await self._protocol.bind_execute(statement._state, arguments, "", 0, False, None)  # noqa: SLF001, FBT003
+        except _OUTDATED as error:
+            # Somebody changed a table, or made the server forget. But for a schema that is outdated nothing was done.
+            self.prepared = {}
+            await self.reload_schema_state()
+            if isinstance(error, asyncpg.OutdatedSchemaCacheError) or self._protocol.is_in_transaction():
+                raise
+            answer = await self.fetch(text, *arguments)
+        return list(map(tuple, answer))
+
+    def bound_silence(self, seconds: float) -> None:
+        """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""
+        connection_socket = self._transport.get_extra_info("socket")
+        if connection_socket is None or connection_socket.family == socket.AF_UNIX:
+            return
+        probe_seconds = max(1, round(seconds / 3))
+        connection_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            ("TCP_KEEPIDLE", probe_seconds),
+            ("TCP_KEEPINTVL", probe_seconds),
+            ("TCP_KEEPCNT", 2),
+            ("TCP_USER_TIMEOUT", round(seconds * 1000)),
+        ):
+            if hasattr(socket, option):  # Not every system has all of them.
+                connection_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
