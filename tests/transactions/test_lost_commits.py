@@ -63,6 +63,23 @@ def test_a_commit_that_never_arrives_is_found_undone_f013(proxied: ProxiedShop, 
     customer.close()
 
 
+@pytest.mark.parametrize("way", ["cut_before", "cut_reply_after"])
+def test_a_begin_that_is_lost_on_its_way_there_or_back_left_nothing(proxied: ProxiedShop, key: str, way: str) -> None:
+    """On asyncpg with the claim that goes along with it, or with the look at the connection."""
+    shop, proxy = proxied
+    shop.sell(f"{key}-before")  # Opens the connection, and prepares what is said on it.
+    proxy.was_cut.clear()
+    setattr(proxy, way, b"BEGIN ISOLATION" if shop.driver == "asyncpg" else b"BEGIN")
+
+    with pytest.raises(NotYet):
+        shop.sell(key)
+
+    assert proxy.was_cut.is_set()
+    assert shop.books.of(key) == (0, 0)
+    assert sold(shop, key) == "paid"
+    assert shop.books.of(key) == (1, 1)
+
+
 def test_a_connection_that_breaks_before_the_commit_left_nothing(proxied: ProxiedShop, key: str) -> None:
     shop, proxy = proxied
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -12,6 +12,7 @@ import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 
 from nebis.stores.sql.asks import Row
 from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
+from nebis.stores.sql.postgres.asyncpg_ahead import executing
 from nebis.stores.sql.postgres.conversation import Conversation
 
 _OUTDATED: Final = (
@@ -23,9 +24,9 @@ _OUTDATED: Final = (
 
 
 class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
-    """A connection that notices when the network swallows what it sends."""
+    """A connection that notices when the network swallows what it sends, and can hold a BEGIN back."""
 
-    __slots__ = ("conversation", "is_plain", "prepared")
+    __slots__ = ("begin", "conversation", "is_plain", "prepared")
 
     conversation: Conversation | None
     """Who hears what the server says unasked."""
@@ -33,6 +34,8 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
     """Our statements, by text; None where a pooler forgets them."""
     is_plain: bool
     """Whether nobody changed how values are written and read."""
+    begin: str | None
+    """The BEGIN that goes out with the next statement; empty while it is waited for, None where none is held back."""
 
     def pack_arrays(self) -> None:
         """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
@@ -58,18 +61,53 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
             return list(map(tuple, await self.fetch(text, *values)))
         statement = self.prepared.get(text)
         if statement is None:
+            await (
+                self._begin_now()
+            )  # To prepare may begin a transaction for the server, in which it is too late for one.
             statement = self.prepared[text] = await self.prepare(text)
         arguments = tuple(values)
+        is_beginning = bool(self.begin)
+        if self.begin:
+            self._transport.write(executing(self.begin))
+            self.begin = None
         try:
             answer = await self._protocol.bind_execute(statement._state, arguments, "", 0, False, None)  # noqa: SLF001, FBT003
         except _OUTDATED as error:
             # Somebody changed a table, or made the server forget. But for a schema that is outdated nothing was done.
             self.prepared = {}
             await self.reload_schema_state()
-            if isinstance(error, asyncpg.OutdatedSchemaCacheError) or self._protocol.is_in_transaction():
+            is_done = isinstance(error, asyncpg.OutdatedSchemaCacheError)
+            if is_done or is_beginning or self._protocol.is_in_transaction():
                 raise
             answer = await self.fetch(text, *arguments)
         return list(map(tuple, answer))
+
+    async def begin_with_next(self, transaction: Any) -> None:
+        """Start a transaction of asyncpg's, which the server hears of together with the next statement of ours."""
+        self.begin = None if self.prepared is None else ""
+        try:
+            await transaction.start()
+        finally:
+            self.begin = self.begin or None
+
+    def execute(self, query: str, *args: Any, timeout: float | None = None) -> Coroutine[Any, Any, str]:
+        """Do what asyncpg does, but hold a BEGIN back where that was asked for."""
+        if self.begin is None:
+            return super().execute(query, *args, timeout=timeout)  # type: ignore[no-any-return]
+        return self._hold_back(query) if not self.begin else self._execute_begun(query, *args, timeout=timeout)
+
+    async def _hold_back(self, begin: str) -> str:
+        self.begin = begin
+        return "BEGIN"
+
+    async def _execute_begun(self, query: str, *args: Any, timeout: float | None) -> str:  # noqa: ASYNC109
+        await self._begin_now()
+        return await self.execute(query, *args, timeout=timeout)
+
+    async def _begin_now(self) -> None:
+        begin, self.begin = self.begin, None
+        if begin:
+            await self.execute(begin)
 
     def bound_silence(self, seconds: float) -> None:
         """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
@@ -72,6 +72,7 @@ class Asyncpg:
             connection.pack_arrays()
         connection.prepared = None if self._settings.pooler else {}
         connection.is_plain = True
+        connection.begin = None
         connection.conversation = None
         # Once for all conversations: asyncpg inspects whatever is to listen.
         connection.add_log_listener(_pass_on)
@@ -143,6 +144,11 @@ def _pass_on(connection: OwnConnection, message: Any) -> None:
 
 def _tell(conversation: Conversation, message: Any) -> None:
     conversation.hear(severity=message.severity_en, sqlstate=message.sqlstate)
+
+
+def is_own(connection: Connection) -> TypeGuard[OwnConnection]:
+    """Say whether the connection is one of ours; a stand-in of a pool counts as an instance of anything like it."""
+    return type(connection) is OwnConnection
 
 
 def is_plain(connection: Connection) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nebis.errors import MisuseError
 from nebis.flow import Ask
-from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, Connection, is_plain
+from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, Connection, is_own, is_plain
 from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
 
 
@@ -40,7 +40,9 @@ class AsyncpgTransactions(Asyncpg):
         match ask:
             case Start():
                 self._transaction = connection.transaction(isolation="read_committed" if ask.is_ours else None)
-                return self._transaction.start()
+                return (
+                    connection.begin_with_next(self._transaction) if is_own(connection) else self._transaction.start()
+                )
             case Finish():
                 transaction, self._transaction = self._transaction, None
                 return transaction.commit()
