@@ -36,6 +36,7 @@ from tests.flows.specimens import Unwanted, classified, completed, owned, quick,
 
 REQUEST = quick()
 RECORD = owned(REQUEST)
+TWINS = replace(RECORD, nonce=Nonce(b"o" * 16))
 GRANTED = Granted(record=RECORD, how=Grant.NEW)
 ABOUT = {"operation": "pay", "operation_id": str(RECORD.record_id)}
 DONE = Outcome(kind=OutcomeKind.SUCCEEDED, body=REQUEST.encode("done"))
@@ -288,11 +289,22 @@ def test_lost_commit_that_the_barrier_finds_done_was_done() -> None:
     assert lost_commit(done).run(execute_single(REQUEST)) == finished(done, is_replay=False)
 
 
-@pytest.mark.parametrize("found", [None, RECORD, replace(completed(RECORD, DONE.body), nonce=Nonce(b"o" * 16))])
+@pytest.mark.parametrize("found", [None, TWINS, completed(TWINS, DONE.body)])
 def test_lost_commit_that_the_barrier_finds_undone_left_nothing(found: Record | None) -> None:
     """F013: nothing, or only what a twin made meanwhile."""
     with pytest.raises(StoreUnavailable, match="nothing was committed"):
         lost_commit(found).run(execute_single(REQUEST))
+
+
+def test_lost_commit_behind_one_that_somebody_made_inside_is_in_doubt() -> None:
+    """Only that one can have left this very claim without its outcome, and some of the rows with it."""
+    world = ScriptedWorld(GRANTED, Kept(), GRANTED, Kept(), says={TransactionCommit: [UNKNOWN], Barrier: [RECORD]})
+
+    with pytest.raises(WriteInDoubt):
+        world.run(execute_single(REQUEST))
+
+    assert kinds(world) == [Claim, Complete, Claim, Doubt]
+    assert events(world) == [AttemptStarted, DoubtRaised]
 
 
 @pytest.mark.parametrize("found", [Locked(), UNKNOWN])

@@ -112,6 +112,9 @@ def _commit(
     except IndefiniteFailure as failure:
         yield from TransactionRollback()
         found = yield from learn(claim.identity, request.policy, failure)
+        if found is not None and found.ownership == record.ownership and found.state is State.IN_PROGRESS:
+            # Nothing but a COMMIT inside can have left the claim without its outcome.
+            yield from _doubt_ended_inside(request, claim, record)
         return _decided(record, found, failure)
     except StoreFailure as failure:
         yield from TransactionRollback()

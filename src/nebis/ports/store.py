@@ -300,7 +300,11 @@ class AsyncTransaction(Protocol):
         ...
 
     async def settle(self, flow: Flow[T]) -> T | None:
-        """Perform the last store flow inside it, or return None if somebody else ended it: then nothing is written."""
+        """Perform the last store flow inside it, or return None if somebody else ended it: then nothing is written.
+
+        What it stores may be committed with it, in one trip. So `commit` is asked for next, and what that may raise may
+        be raised here.
+        """
         ...
 
     async def is_same(self) -> bool:

@@ -7,11 +7,14 @@ a statement that has none is read along with the one behind it. If it fails, the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
+from struct import Struct
 from typing import Any, Final
+from uuid import UUID
 
-from nebis.stores.sql.postgres.arrays import KINDS, Kind, pack
+from nebis.stores.sql.postgres.arrays import KINDS, pack
 
+_length: Final = Struct("!i").pack
 _NULL: Final = b"\xff\xff\xff\xff"
 _EXECUTE: Final = b"E\0\0\0\x09\0\0\0\0\0"
 """Executes the portal without a name, to its end."""
@@ -43,23 +46,33 @@ class Ahead:
 
 
 def _message(kind: bytes, body: bytes) -> bytes:
-    return kind + (len(body) + 4).to_bytes(4) + body
+    return kind + _length(len(body) + 4) + body
 
 
-def _pack_one(kind: Kind) -> Callable[[Any], bytes]:
-    return lambda value: kind.pack((value,))
+def _pack_bytes(value: bytes) -> bytes:
+    return _length(len(value)) + value
+
+
+def _pack_text(value: str) -> bytes:
+    return _pack_bytes(value.encode())
+
+
+def _pack_uuid(value: UUID) -> bytes:
+    return _pack_bytes(value.bytes)
 
 
 def _pack_array(name: str) -> Callable[[Any], bytes]:
     def packed(values: Any) -> bytes:
-        data = pack(name, values)
-        return len(data).to_bytes(4) + data
+        return _pack_bytes(pack(name, values))
 
     return packed
 
 
 _PACKS: Final[dict[int, Callable[[Any], bytes]]] = {
-    **{kind.oid: _pack_one(kind) for kind in KINDS.values()},
+    KINDS["bytea"].oid: _pack_bytes,
+    KINDS["text"].oid: _pack_text,
+    KINDS["uuid"].oid: _pack_uuid,
+    KINDS["bigint"].oid: partial(Struct("!iq").pack, 8),
     **{kind.array_oid: _pack_array(name) for name, kind in KINDS.items()},
 }
 """How a value of each type that our statements use is sent, after its length."""

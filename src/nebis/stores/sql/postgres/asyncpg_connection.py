@@ -12,8 +12,10 @@ import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 
 from nebis.stores.sql.asks import Row
 from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
-from nebis.stores.sql.postgres.asyncpg_ahead import executing
+from nebis.stores.sql.postgres.asyncpg_ahead import Ahead, executing
 from nebis.stores.sql.postgres.conversation import Conversation
+
+_COMMIT: Final = "COMMIT"
 
 _OUTDATED: Final = (
     asyncpg.InvalidCachedStatementError,
@@ -24,9 +26,9 @@ _OUTDATED: Final = (
 
 
 class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver ships no types.
-    """A connection that notices when the network swallows what it sends, and can hold a BEGIN back."""
+    """A connection that notices when the network swallows what it sends, and can say two things in one trip."""
 
-    __slots__ = ("begin", "conversation", "is_plain", "prepared")
+    __slots__ = ("begin", "conversation", "is_plain", "last", "prepared")
 
     conversation: Conversation | None
     """Who hears what the server says unasked."""
@@ -36,6 +38,8 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
     """Whether nobody changed how values are written and read."""
     begin: str | None
     """The BEGIN that goes out with the next statement; empty while it is waited for, None where none is held back."""
+    last: bytes
+    """What goes out with a COMMIT that is being asked for; the server skips that if it fails."""
 
     def pack_arrays(self) -> None:
         """Send the columns of a batch as `arrays` packs them; asyncpg itself asks each element what it is.
@@ -91,10 +95,12 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
             self.begin = self.begin or None
 
     def execute(self, query: str, *args: Any, timeout: float | None = None) -> Coroutine[Any, Any, str]:
-        """Do what asyncpg does, but hold a BEGIN back where that was asked for."""
+        """Do what asyncpg does, but for the BEGIN and the COMMIT that go along with something else."""
+        if self.last:
+            return self._commit()
         if self.begin is None:
             return super().execute(query, *args, timeout=timeout)  # type: ignore[no-any-return]
-        return self._hold_back(query) if not self.begin else self._execute_begun(query, *args, timeout=timeout)
+        return self._execute_begun(query, *args, timeout=timeout) if self.begin else self._hold_back(query)
 
     async def _hold_back(self, begin: str) -> str:
         self.begin = begin
@@ -108,6 +114,45 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
         begin, self.begin = self.begin, None
         if begin:
             await self.execute(begin)
+            if self.prepared is not None and _COMMIT not in self.prepared:
+                self.prepared[_COMMIT] = await self.prepare(_COMMIT, name=self._get_unique_id(_COMMIT))
+
+    def can_commit_with(self) -> bool:
+        """Tell whether `commit_with` can be asked for: not before a COMMIT was prepared, nor during a cancellation."""
+        protocol = self._protocol
+        is_ready = self.prepared is not None and _COMMIT in self.prepared
+        return is_ready and protocol.is_connected() and not protocol._is_cancelling()  # noqa: SLF001 - asyncpg tells nobody else.
+
+    async def packed(self, text: str, values: Iterable[Any]) -> bytes:
+        """Return a statement without rows as `commit_with` sends it; nothing of it is sent before."""
+        assert self.prepared is not None, "A pooler forgets what is prepared."
+        ahead = self.prepared.get(text)
+        if ahead is None:
+            ahead = self.prepared[text] = Ahead(await self.prepare(text))
+        packed: bytes = ahead.executing(values)
+        return packed
+
+    async def commit_with(self, transaction: Any, packed: bytes) -> None:
+        """Commit a transaction of asyncpg's after a last statement, in one trip; if that fails, there is no COMMIT."""
+        self.last = packed
+        try:
+            await transaction.commit()
+        finally:
+            self.last = b""  # Whatever came in between: with nothing else than this COMMIT.
+
+    async def _commit(self) -> str:
+        last, self.last = self.last, b""
+        assert self.prepared is not None, "A pooler forgets what is prepared."
+        state = self.prepared[_COMMIT]._state  # noqa: SLF001 - as above.
+        self._transport.write(last)
+        try:
+            _, tag, _ = await self._protocol.bind_execute(state, (), "", 0, True, None)  # noqa: FBT003
+        except _OUTDATED:
+            self.prepared = {}
+            raise
+        if tag != b"COMMIT":
+            raise asyncpg.InterfaceError("The server answered a COMMIT with something else.")
+        return _COMMIT
 
     def bound_silence(self, seconds: float) -> None:
         """Give up what was sent and not received in time, and probe while idle; asyncpg itself does neither."""

@@ -72,7 +72,7 @@ class Asyncpg:
             connection.pack_arrays()
         connection.prepared = None if self._settings.pooler else {}
         connection.is_plain = True
-        connection.begin = None
+        connection.begin, connection.last = None, b""
         connection.conversation = None
         # Once for all conversations: asyncpg inspects whatever is to listen.
         connection.add_log_listener(_pass_on)

@@ -106,7 +106,7 @@ class Conversation:
 
     def _query(self, query: Query, statement: Statement | None = None) -> Flow[list[Row]]:
         stage = Stage.INSIDE if self._is_inside else Stage.ALONE
-        rows = yield from self._say(_executing(statement or query.statement, query), stage)
+        rows = yield from self._say(executing(statement or query.statement, query), stage)
         if stage is Stage.ALONE:
             self._require_replication()
         return rows
@@ -192,7 +192,8 @@ def conversations(driver: Describer, settings: Settings, *, is_pinned: bool) -> 
     return partial(Conversation, opening=opening, wraps_statements=not is_pinned, describe=driver.describe)
 
 
-def _executing(statement: Statement, query: Query) -> Execute:
+def executing(statement: Statement, query: Query) -> Execute:
+    """Say a statement with the values of a query, which may be another one's."""
     shared, members = query.shared, query.members
     if members is None:
         return Execute(statement, shared)

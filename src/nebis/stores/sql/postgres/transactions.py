@@ -21,8 +21,8 @@ from nebis.flow import Ask, Flow
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
 from nebis.stores.sql.dialect import postgres_dialect
-from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute
-from nebis.stores.sql.postgres.failures import Stage, Trouble
+from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute, executing
+from nebis.stores.sql.postgres.failures import Stage, Trouble, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.statements import read_statements
 
@@ -48,6 +48,10 @@ _IF_SAME = {"complete": "complete_inside", "complete_and_stage": "complete_and_s
 """Which statement does the same as one of the store's, but only in the transaction that was enrolled."""
 TELL_WHETHER_SAME = frozenset({"current", *_IF_SAME.values()})
 """The statements whose first column says whether the transaction is still the same."""
+_OR_FAIL = {"complete": "complete_or_fail", "complete_and_stage": "complete_and_stage_or_fail"}
+"""Which statement does the same and fails where it cannot, so that COMMIT can go out with it."""
+ENDED_INSIDE = "2201G"
+"""How the last two fail if the transaction is not the same any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,13 @@ class Start(Ask[None]):
 @dataclass(frozen=True, slots=True)
 class Finish(Ask[str | None]):
     """Commit; return the server's command tag, or None where the driver hides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishWith(Ask[Exception | None]):
+    """Say one more thing and commit, in one trip; return what was raised if COMMIT was not sent, or skipped."""
+
+    last: Execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +131,12 @@ class TransactionTalk(Conversation):
         is_ours: bool,
         is_open: bool,
         is_plain: bool = False,
+        can_finish_with: Callable[[], bool] = lambda: False,
     ) -> None:
         """Start with nothing said. `is_open` tells whether the application has begun the transaction by itself.
 
-        `is_plain` says that nobody has changed how the connection writes and reads values.
+        `is_plain` says that nobody has changed how the connection writes and reads values, `can_finish_with` whether it
+        knows `FinishWith`.
         """
         super().__init__(opening="", wraps_statements=False, describe=describe)
         self._home = home
@@ -131,9 +144,14 @@ class TransactionTalk(Conversation):
         self._is_ours = is_ours
         self._was_open = is_open
         self._is_plain = is_plain
+        self._can_finish_with = can_finish_with
+        self._has_claimed = False
+        self.is_finished = False
+        """Whether it was committed together with the last flow, so that `commit` has nothing left to do."""
         self._number = ""
         self._is_unenrolled = False
         self._is_unproved = False
+        self._may_commit = False
         self._is_in_part = False
         self._has_failed = False
 
@@ -198,18 +216,29 @@ class TransactionTalk(Conversation):
                 with suppress(StoreFailure):  # What made the flow leave is the failure to tell.
                     yield from self._roll_part_back()
 
-    def settle(self, flow: Flow[T]) -> Flow[T | None]:
+    def settle(self, flow: Flow[T], *, may_commit: bool = False) -> Flow[T | None]:
         """Answer the last flow inside, as `hold` does; return None if somebody else ended the transaction.
 
-        Raises `DefiniteFailure` if the transaction failed and left nothing.
+        Raises `DefiniteFailure` if the transaction failed and left nothing. With `may_commit` COMMIT may go along, and
+        whatever `commit` raises may be raised.
         """
-        self._is_unproved = True
+        self._is_unproved, self._may_commit = True, may_commit
         try:
             return (yield from self.hold(flow))
         except _EndedInside:
             return None
 
+    @property
+    def commits_with_last(self) -> bool:
+        """Whether the last flow's completion and COMMIT can be one trip.
+
+        Only where the claim is in the same transaction: then a record that is found in progress, after a COMMIT whose
+        answer was lost, says that somebody had committed inside. And not where a failure was kept from the server.
+        """
+        return self._has_claimed and not self._has_failed and not self.is_spoilt and self._can_finish_with()
+
     def _answer(self, ask: Ask[Any]) -> Flow[Any]:
+        assert not self.is_finished, "Nothing is asked after the completion that was committed."
         if self._is_unproved:
             return (yield from self._answer_if_same(ask))
         match ask:
@@ -237,6 +266,8 @@ class TransactionTalk(Conversation):
     def _answer_if_same(self, ask: Ask[Any]) -> Flow[Any]:
         """Answer the first ask of the last flow; where a statement can tell by itself, it is no trip to find out."""
         self._is_unproved = False
+        if isinstance(ask, Query) and ask.statement.name in _OR_FAIL and self._may_commit:
+            return (yield from self._commit_with(ask))
         if isinstance(ask, Query) and ask.statement.name in _IF_SAME:
             rows = yield from self._told(_IF_SAME[ask.statement.name], ask)
             if not rows[0][0]:
@@ -245,6 +276,32 @@ class TransactionTalk(Conversation):
         if not (yield from self.is_same()):
             raise _EndedInside
         return (yield from self._answer(ask))
+
+    def _commit_with(self, query: Query) -> Flow[list[Row]]:
+        """Complete and commit; either both happen or neither. Raises what `_told` or `commit` would raise."""
+        statement = self._statement(_OR_FAIL[query.statement.name])
+        last = Query(statement, {**query.shared, "number": self._number}, query.members)
+        try:
+            yield from self._finish_with(executing(statement, last))
+        except IndefiniteFailure:
+            self.is_spoilt = True
+            raise
+        except DefiniteFailure as failure:
+            yield from self._undone(failure)
+            raise _EndedInside from failure
+        self._is_inside, self.is_finished = False, True
+        assert query.members is not None
+        return [(query.members[0]["identity"],)]
+
+    def _finish_with(self, last: Execute) -> Flow[None]:
+        error = yield from self._say(FinishWith(last), Stage.COMMITTING)
+        if error is None:
+            return self._require_replication()
+        trouble = self._describe(error)
+        self.is_spoilt = not leaves_connection_usable(trouble)
+        if trouble.sqlstate == ENDED_INSIDE:
+            raise _EndedInside
+        raise judge(trouble, Stage.INSIDE)
 
     def _claim(self, query: Query) -> Flow[list[Row]]:
         """Claim, without waiting for a twin that is claiming the same keys in a transaction of its own."""
@@ -257,6 +314,7 @@ class TransactionTalk(Conversation):
             rows = [row[:5] for row in rows]
         else:
             rows = yield from self._ask(Query(self._statement("claim_inside"), shared, members))
+        self._has_claimed = True
         if not rows[0][0]:
             raise RowLocked("another transaction is claiming the same key")
         return [row[2:] for row in rows if row[2] is not None]
@@ -285,9 +343,13 @@ class TransactionTalk(Conversation):
         try:
             return (yield from self._ask(Query(self._statement(name), shared, query.members)))
         except StoreFailure as failure:
-            yield from self._undo()
-            if (yield from self._was_committed()):
-                return [(False,)]
+            yield from self._undone(failure)
+            return [(False,)]
+
+    def _undone(self, failure: StoreFailure) -> Flow[None]:
+        """Undo what failed at its end. Returns if somebody else had committed it before, and raises if not."""
+        yield from self._undo()
+        if not (yield from self._was_committed()):
             raise DefiniteFailure(failure.detail) from failure
 
     def _was_committed(self) -> Flow[bool]:
@@ -300,6 +362,8 @@ class TransactionTalk(Conversation):
 
     def commit(self) -> Flow[None]:
         """Commit. Raises `DefiniteFailure` if the server refused, `IndefiniteFailure` for anything else."""
+        if self.is_finished:
+            return
         try:
             if self._is_unenrolled and not self._has_failed:
                 yield from self._enrol()  # Which also makes it durable.

@@ -50,6 +50,36 @@ SELECT {claimed_inside}, {recognised}, NULL::text AS address, {secured}
 FROM theirs
 LEFT JOIN claimed ON TRUE;
 
+-- fragment: or_fail
+-- Fails unless the outcome was stored, and says nothing otherwise: what is sent behind it in the same trip is a COMMIT,
+-- which the server skips then. No error of PostgreSQL's is ours, so it is one that nothing else here can make: 2201G if
+-- the transaction is not the same any more, 2201F if the record is not.
+SELECT
+FROM same
+LEFT JOIN completed ON TRUE
+WHERE CASE
+    WHEN NOT same.is_same THEN width_bucket(0, 0, 1, same.is_same::integer) IS NULL
+    WHEN completed.identity IS NULL THEN sqrt(-same.is_same::integer) IS NULL
+    ELSE FALSE
+END
+
+-- name: complete_or_fail
+WITH {instant_of_same},
+completed AS (
+    {completing_inside}
+)
+{or_fail};
+
+-- name: complete_and_stage_or_fail
+WITH {instant_of_same},
+completed AS (
+    {completing_inside}
+),
+staged AS (
+    {staging}
+)
+{or_fail};
+
 -- name: address
 SELECT {place};
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from nebis.flow import Ask, Flow, drive_async
@@ -16,6 +17,10 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 
+def _cannot() -> bool:
+    return False
+
+
 class AsyncTransactionDriver(AsyncDriver[C], Protocol[C]):
     """What a transaction needs of a driver besides; `perform` also knows `Start`, `Finish` and `Undo`."""
 
@@ -25,6 +30,10 @@ class AsyncTransactionDriver(AsyncDriver[C], Protocol[C]):
 
     def is_plain(self, connection: C) -> bool:
         """Say whether it is certain that nobody changed how the connection writes and reads values."""
+        ...
+
+    def can_finish_with(self, connection: C) -> bool:
+        """Say whether `perform` knows `FinishWith` on this connection now."""
         ...
 
 
@@ -111,7 +120,12 @@ class AsyncPostgresTransaction(Generic[C]):
         return await self._undisturbed(self._drive(lambda talk: talk.hold(flow)))
 
     async def settle(self, flow: Flow[T]) -> T | None:
-        """Perform the last store flow inside it, or return None if somebody else ended it."""
+        """Perform the last store flow inside it, or return None if somebody else ended it.
+
+        Where it commits in the same trip, that is finished whether or not the caller stays to hear of it (F017).
+        """
+        if self._open()[1].commits_with_last:
+            return await self._detached(self._drive(lambda talk: talk.settle(flow, may_commit=True)))
         return await self._undisturbed(self._drive(lambda talk: talk.settle(flow)))
 
     async def is_same(self) -> bool:
@@ -120,7 +134,10 @@ class AsyncPostgresTransaction(Generic[C]):
 
     async def commit(self) -> None:
         """Commit, whether or not the caller stays to hear of it, and let the connection go either way (F017)."""
-        await self._detached(self._commit())
+        if self._open()[1].is_finished:
+            await self._end()
+        else:
+            await self._detached(self._commit())
 
     async def rollback(self) -> None:
         """Undo everything, after what is still running; never raises."""
@@ -137,7 +154,13 @@ class AsyncPostgresTransaction(Generic[C]):
         is_ours = self._place.is_ours
         is_plain = is_ours and self._driver.is_plain(connection)
         talk = TransactionTalk(
-            home, settings, self._driver.describe, is_ours=is_ours, is_open=is_open, is_plain=is_plain
+            home,
+            settings,
+            self._driver.describe,
+            is_ours=is_ours,
+            is_open=is_open,
+            is_plain=is_plain,
+            can_finish_with=partial(self._driver.can_finish_with, connection) if is_ours else _cannot,
         )
         self._taken = (connection, talk, self._driver.listen_to_warnings(connection, talk))
         try:

@@ -43,6 +43,10 @@ class AsyncPsycopgTransactions(psycopg_async.AsyncPsycopg):
         """Say no: adapters can be changed without anybody noticing."""
         return False
 
+    def can_finish_with(self, _: psycopg.AsyncConnection[Any]) -> bool:
+        """Say no: psycopg has a pipeline for this, and nobody has tried it here."""
+        return False
+
     async def perform(self, connection: psycopg.AsyncConnection[Any], ask: Ask[Any]) -> Any:
         """Do one ask of a transaction."""
         control = _control(connection, ask)
