@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nebis.errors import MisuseError
@@ -122,6 +123,8 @@ class AsyncTransactions:
         self._sessions = sessions
         self._settings = _plain(route.settings)
         self._shared = transactions_async.Belongings(home, self._settings, sessions)
+        self._driver = self._maker()
+        """Returns the driver of our own connections, anew for each transaction."""
         self._own = self._source()
         self.run = sessions.run
         self.run_unshielded = sessions.run_unshielded
@@ -177,8 +180,8 @@ class AsyncTransactions:
         await self._own.close()
         await self._sessions.close()
 
-    def _driver(self) -> AsyncTransactionDriver[Any]:
-        """Return the driver of our own connections, anew for each transaction."""
+    def _maker(self) -> Callable[[], AsyncTransactionDriver[Any]]:
+        # Looked up once: each import costs as much as the driver that it is for.
         match self._route.location.driver:
             case Driver.PSYCOPG:
                 return self._psycopg()
@@ -191,21 +194,21 @@ class AsyncTransactions:
             case Driver.PSYCOPG:
                 import psycopg  # noqa: PLC0415 - a driver is an extra.
 
-                return self._psycopg() if isinstance(target, psycopg.AsyncConnection) else None
+                return self._psycopg()() if isinstance(target, psycopg.AsyncConnection) else None
             case Driver.ASYNCPG:
-                return self._asyncpg()
+                return self._asyncpg()()
             case None:
                 return None
 
-    def _psycopg(self) -> AsyncTransactionDriver[Any]:
+    def _psycopg(self) -> Callable[[], AsyncTransactionDriver[Any]]:
         from nebis.stores.sql.postgres.transactions_psycopg import AsyncPsycopgTransactions  # noqa: PLC0415
 
-        return AsyncPsycopgTransactions(self._route.location, self._settings)
+        return partial(AsyncPsycopgTransactions, self._route.location, self._settings)
 
-    def _asyncpg(self) -> AsyncTransactionDriver[Any]:
+    def _asyncpg(self) -> Callable[[], AsyncTransactionDriver[Any]]:
         from nebis.stores.sql.postgres.transactions_asyncpg import AsyncpgTransactions  # noqa: PLC0415
 
-        return AsyncpgTransactions(self._route.location, self._settings)
+        return partial(AsyncpgTransactions, self._route.location, self._settings)
 
     def _source(self) -> AsyncSource[Any]:
         pool, settings = self._route.pool, self._settings
