@@ -6,7 +6,7 @@ import pytest
 
 from nebis.flow import Ask
 from nebis.stores.sql.postgres.conversation import Execute
-from nebis.stores.sql.postgres.transactions import FinishWith
+from nebis.stores.sql.postgres.transactions_asks import FinishWith
 from nebis.stores.sql.postgres.transactions_asyncpg import AsyncpgTransactions
 from nebis.stores.sql.postgres.transactions_psycopg import AsyncPsycopgTransactions, BlockingPsycopgTransactions
 from tests.transactions.scenes import announce, finish, pay

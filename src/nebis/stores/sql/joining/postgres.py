@@ -14,7 +14,8 @@ from nebis.stores.sql.postgres.conversation import Conversation, Execute
 from nebis.stores.sql.postgres.failures import Proof, Trouble
 from nebis.stores.sql.postgres.location import Driver, Location
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.postgres.transactions import TELL_WHETHER_SAME, Finish, Start, Undo
+from nebis.stores.sql.postgres.transactions import TELL_WHETHER_SAME
+from nebis.stores.sql.postgres.transactions_asks import Finish, Start, Undo
 
 _READ_SO_FAR = "SELECT pg_current_xact_id_if_assigned() IS NULL"
 

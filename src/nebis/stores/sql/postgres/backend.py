@@ -19,7 +19,7 @@ from nebis.stores.sql.postgres.listener import ListeningThread
 from nebis.stores.sql.postgres.location import Driver, Location
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.postgres.startup import ServerReport, inspect
-from nebis.stores.sql.postgres.transactions import Home
+from nebis.stores.sql.postgres.transactions_home import Home
 from nebis.stores.sql.postgres.transactions_targets import AsyncTransactions, BlockingTransactions
 from nebis.stores.sql.statements import checked_schema
 from nebis.stores.sql.verbs import SqlStore

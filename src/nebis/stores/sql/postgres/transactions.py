@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,11 +17,11 @@ from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
-from nebis.stores.sql.dialect import postgres_dialect
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute, executing
 from nebis.stores.sql.postgres.failures import Stage, Trouble, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.statements import read_statements
+from nebis.stores.sql.postgres.transactions_asks import Elsewhere, Finish, FinishWith, Start, Undo
+from nebis.stores.sql.postgres.transactions_home import Home
 
 T = TypeVar("T")
 
@@ -54,69 +51,8 @@ ENDED_INSIDE = "2201G"
 """How the last two fail if the transaction is not the same any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start(Ask[None]):
-    """Start a transaction, unless one is open or the connection starts one by itself."""
-
-    is_ours: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Finish(Ask[str | None]):
-    """Commit; return the server's command tag, or None where the driver hides it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishWith(Ask[Exception | None]):
-    """Say one more thing and commit, in one trip; return what was raised if COMMIT was not sent, or skipped."""
-
-    last: Execute
-
-
-@dataclass(frozen=True, slots=True)
-class Undo(Ask[None]):
-    """Roll back whatever is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere(Ask[list[Row]]):
-    """Run one statement outside the transaction, on another connection to the store."""
-
-    query: Query
-
-
 class _EndedInside(Exception):
     """A statement that wrote nothing, because its transaction is not the current one any more."""
-
-
-@cache
-def transaction_statements(schema: str | None) -> Mapping[str, Statement]:
-    """Return the statements of `transactions.sql`, and those of the store that are made for transactions."""
-    here = files("nebis.stores.sql.postgres")
-    sources = (here.joinpath(name).read_text() for name in ("statements.sql", "transactions.sql"))
-    store = postgres_dialect(schema).statements
-    made = (store.claim_inside, store.complete_inside, store.complete_and_stage_inside)
-    return read_statements("\n".join(sources), schema=schema) | {each.name: each for each in made if each is not None}
-
-
-class Home:
-    """Where the store's tables are, as any connection to them sees it; learnt when first needed."""
-
-    def __init__(self, schema: str | None) -> None:
-        self.statements = transaction_statements(schema)
-        self._address: str | None = None
-
-    def check(self, address: str) -> Flow[None]:
-        """Raise `MisuseError` unless a connection that says this address leads to the store."""
-        if address == self._address:
-            return
-        # Asked again where it differs: a server that was restarted says another one.
-        [[self._address]] = yield from Elsewhere(Query(self.statements["address"]))
-        if address != self._address:
-            raise MisuseError(
-                "The connection leads to another database, or its search_path to other tables, than the store's own; "
-                "hand in a connection to the database in which the store is."
-            )
 
 
 class TransactionTalk(Conversation):

@@ -11,7 +11,9 @@ from nebis.flow import Ask, Flow, drive_async
 from nebis.ports.store import AsyncSessions
 from nebis.stores.sql.postgres.async_sessions import AsyncDriver, AsyncSource
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.postgres.transactions import Elsewhere, Home, TransactionTalk
+from nebis.stores.sql.postgres.transactions import TransactionTalk
+from nebis.stores.sql.postgres.transactions_asks import Elsewhere
+from nebis.stores.sql.postgres.transactions_home import Home
 
 T = TypeVar("T")
 C = TypeVar("C")

@@ -11,7 +11,8 @@ from nebis.stores.sql.postgres.asyncpg_connection import OwnConnection
 from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, Connection, is_own, is_plain
 from nebis.stores.sql.postgres.conversation import Execute
 from nebis.stores.sql.postgres.failures import Proof
-from nebis.stores.sql.postgres.transactions import ENDED_INSIDE, Finish, FinishWith, Start, Undo
+from nebis.stores.sql.postgres.transactions import ENDED_INSIDE
+from nebis.stores.sql.postgres.transactions_asks import Finish, FinishWith, Start, Undo
 
 
 class AsyncpgTransactions(Asyncpg):

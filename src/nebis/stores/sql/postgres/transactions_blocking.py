@@ -8,7 +8,9 @@ from nebis.flow import Ask, Flow, drive
 from nebis.ports.store import BlockingSessions
 from nebis.stores.sql.postgres.blocking_sessions import BlockingDriver, BlockingSource
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.postgres.transactions import Elsewhere, Home, TransactionTalk
+from nebis.stores.sql.postgres.transactions import TransactionTalk
+from nebis.stores.sql.postgres.transactions_asks import Elsewhere
+from nebis.stores.sql.postgres.transactions_home import Home
 
 T = TypeVar("T")
 C = TypeVar("C")

@@ -12,7 +12,7 @@ from nebis.flow import Ask
 from nebis.stores.sql.postgres import psycopg_async, psycopg_blocking
 from nebis.stores.sql.postgres.conversation import Control
 from nebis.stores.sql.postgres.psycopg_wire import AnyConnection
-from nebis.stores.sql.postgres.transactions import Finish, Start, Undo
+from nebis.stores.sql.postgres.transactions_asks import Finish, Start, Undo
 
 
 class BlockingPsycopgTransactions(psycopg_blocking.BlockingPsycopg):

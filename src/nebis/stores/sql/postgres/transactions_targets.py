@@ -21,8 +21,10 @@ from nebis.stores.sql.postgres.async_sessions import AsyncSource, OwnAsyncConnec
 from nebis.stores.sql.postgres.blocking_sessions import BlockingSource, OwnConnections
 from nebis.stores.sql.postgres.location import Driver
 from nebis.stores.sql.postgres.settings import Settings
-from nebis.stores.sql.postgres.transactions import Elsewhere, Home, TransactionTalk
+from nebis.stores.sql.postgres.transactions import TransactionTalk
+from nebis.stores.sql.postgres.transactions_asks import Elsewhere
 from nebis.stores.sql.postgres.transactions_async import AsyncTransactionDriver
+from nebis.stores.sql.postgres.transactions_home import Home
 
 if TYPE_CHECKING:
     from nebis.stores.sql.postgres.transactions_psycopg import BlockingPsycopgTransactions
