@@ -44,7 +44,7 @@ class AsyncPsycopgTransactions(psycopg_async.AsyncPsycopg):
         return False
 
     def can_finish_with(self, _: psycopg.AsyncConnection[Any]) -> bool:
-        """Say no: psycopg has a pipeline for this, and nobody has tried it here."""
+        """Say no: here psycopg says each thing in a trip of its own."""
         return False
 
     async def perform(self, connection: psycopg.AsyncConnection[Any], ask: Ask[Any]) -> Any:
