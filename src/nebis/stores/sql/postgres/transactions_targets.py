@@ -183,7 +183,7 @@ class AsyncTransactions:
         await self._sessions.close()
 
     def _maker(self) -> Callable[[], AsyncTransactionDriver[Any]]:
-        # Looked up once: each import costs as much as the driver that it is for.
+        # Looked up once, and not for each transaction.
         match self._route.location.driver:
             case Driver.PSYCOPG:
                 return self._psycopg()
