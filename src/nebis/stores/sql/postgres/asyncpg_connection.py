@@ -65,9 +65,8 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
             return list(map(tuple, await self.fetch(text, *values)))
         statement = self.prepared.get(text)
         if statement is None:
-            await (
-                self._begin_now()
-            )  # To prepare may begin a transaction for the server, in which it is too late for one.
+            # To prepare may begin a transaction for the server, in which it is too late for one.
+            await self._begin_now()
             statement = self.prepared[text] = await self.prepare(text)
         arguments = tuple(values)
         is_beginning = bool(self.begin)
