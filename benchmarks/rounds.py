@@ -81,26 +81,28 @@ def in_process(plan: Plan, stage: Stage, book: Book) -> None:
         for contender, worker in workers:
             if note := worker.ask(do="check").get("note"):
                 book.note(contender.name, note)
-        for case in ("cycle", "single_tx", "replay"):
-            if case in plan.only:
-                _measure_case(plan, book, workers, case)
+        # What is compared with each other is measured in the same rounds.
+        for cases in (("cycle", "single_tx"), ("replay",)):
+            _measure_cases(plan, book, workers, [case for case in cases if case in plan.only])
 
 
-def _measure_case(plan: Plan, book: Book, workers: list[tuple[Contender, Child]], case: str) -> None:
+def _measure_cases(plan: Plan, book: Book, workers: list[tuple[Contender, Child]], cases: list[str]) -> None:
     for callers in sorted({*plan.callers, *plan.replay_callers, *plan.peer_callers}):
         lineup = [
-            (contender, worker)
+            (contender, worker, case)
             for contender, worker in workers
+            for case in cases
             if case in contender.cases and callers in _callers_of(plan, contender, case)
         ]
+        words = " and ".join(cases)
         for turn in range(plan.rounds if lineup else 0):
-            book.progress(f"{case}, {callers} callers, round {turn + 1} of {plan.rounds}, {len(lineup)} systems")
+            book.progress(f"{words}, {callers} callers, round {turn + 1} of {plan.rounds}, {len(lineup)} systems")
             # Every other round goes backwards, so that nobody always follows the same neighbour.
-            for contender, worker in list(lineup) if turn % 2 == 0 else list(reversed(lineup)):
+            for contender, worker, case in list(lineup) if turn % 2 == 0 else list(reversed(lineup)):
                 answer = worker.ask(do="measure", case=case, callers=callers, seconds=plan.seconds)
                 measured = Measured(contender.system, contender.store, case, callers)
                 if not book.add(measured, contender.name, turn, answer):
-                    lineup.remove((contender, worker))
+                    lineup.remove((contender, worker, case))
 
 
 def _callers_of(plan: Plan, contender: Contender, case: str) -> tuple[int, ...]:
