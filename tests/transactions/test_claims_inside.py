@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from nebis.core.answers import Granted, Replay
+from nebis.core.answers import Granted, Replay, Running
+from nebis.core.owning import KEPT
 from nebis.ports.store import BlockingBackend, BlockingTransaction, RowLocked
 from nebis.stores import open_blocking
 from nebis.stores.sql.dialect import postgres_dialect
@@ -160,6 +161,27 @@ def test_of_several_keys_all_are_claimed_or_none(postgres_url: str) -> None:
         with begun(backend) as transaction:
             answers = transaction.run(backend.store.apply(keys))
             transaction.commit()
+        with begun(backend) as transaction:
+            again = transaction.run(backend.store.apply([claim(key, by="third") for key in ("b", "c")]))
 
-        assert [type(answer) for answer in answers] == [Granted] * 3
-        assert execute(postgres_url, "SELECT count(*) FROM nebis_record") == [(3,)]
+        granted = [answer.record for answer in answers if isinstance(answer, Granted)]
+        assert len(granted) == 3
+        assert [type(answer) for answer in again] == [Running] * 2
+        assert granted == [backend.sessions.run(backend.store.find(key.identity)) for key in keys]
+
+
+def test_several_records_are_completed_inside_unless_somebody_ended_the_transaction(postgres_url: str) -> None:
+    with opened(postgres_url, lock_timeout_seconds=LONG_SECONDS) as backend:
+        answers = backend.sessions.run(backend.store.apply([claim("a"), claim("b"), claim("c")]))
+        ends = [complete(answer.record.ownership) for answer in answers if isinstance(answer, Granted)]
+
+        with begun(backend) as transaction:
+            transaction.connection.execute("ROLLBACK")
+            assert transaction.settle(backend.store.apply(ends)) is None
+        assert execute(postgres_url, "SELECT count(*) FROM nebis_record WHERE state = 'C'") == [(0,)]
+
+        with begun(backend) as transaction:
+            assert transaction.settle(backend.store.apply(ends)) == [KEPT] * 3
+            assert execute(postgres_url, "SELECT count(*) FROM nebis_record WHERE state = 'C'") == [(0,)]
+            transaction.commit()
+        assert execute(postgres_url, "SELECT count(*) FROM nebis_record WHERE state = 'C'") == [(3,)]

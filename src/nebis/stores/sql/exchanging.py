@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from struct import unpack
+from struct import pack, unpack
 from typing import Any, Final
 
 from nebis.core.answers import Answer, Grant, Locked, make_granted
@@ -124,3 +124,16 @@ class Exchange:
 
 def _cut(joined: bytes) -> Iterator[bytes]:
     return (joined[place : place + _IDENTITY_BYTES] for place in range(0, len(joined), _IDENTITY_BYTES))
+
+
+def begun_in_one_row(rows: Sequence[Row]) -> Row:
+    """Return what claims were told row by row, as the statement for many tells it."""
+    if not rows:
+        return None, None, None
+    identities, fences, [instant, *_] = zip(*rows, strict=True)
+    return b"".join(identities), pack(f"!{len(fences)}q", *fences), instant
+
+
+def ended_in_one_row(rows: Sequence[Row]) -> Row:
+    """Return what completions were told row by row, as the statement for many tells it."""
+    return (b"".join([row[0] for row in rows]) or None,)

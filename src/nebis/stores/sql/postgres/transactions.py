@@ -17,6 +17,7 @@ from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, StoreFailure
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Statement
+from nebis.stores.sql.exchanging import begun_in_one_row, ended_in_one_row
 from nebis.stores.sql.postgres.conversation import Control, Conversation, Execute, executing
 from nebis.stores.sql.postgres.failures import Stage, Trouble, judge, leaves_connection_usable
 from nebis.stores.sql.postgres.settings import Settings
@@ -47,6 +48,8 @@ TELL_WHETHER_SAME = frozenset({"current", *_IF_SAME.values()})
 """The statements whose first column says whether the transaction is still the same."""
 _OR_FAIL = {"complete": "complete_or_fail", "complete_and_stage": "complete_and_stage_or_fail"}
 """Which statement does the same and fails where it cannot, so that COMMIT can go out with it."""
+_ROW_BY_ROW = {"claim_all": ("claim", begun_in_one_row), "complete_all": ("complete", ended_in_one_row)}
+"""Which statement does the same as one for batches and is guarded inside a transaction, and what joins its rows."""
 ENDED_INSIDE = "2201G"
 """How the last two fail if the transaction is not the same any more."""
 
@@ -180,6 +183,8 @@ class TransactionTalk(Conversation):
         match ask:
             case Query() if ask.statement.name == "claim":
                 return (yield from self._claim(ask))
+            case Query() if ask.statement.name in _ROW_BY_ROW:
+                return (yield from self._answer_in_one_row(ask))
             case _ if self._is_unenrolled:
                 yield from self._enrol()
                 return (yield from self._answer(ask))
@@ -202,6 +207,9 @@ class TransactionTalk(Conversation):
     def _answer_if_same(self, ask: Ask[Any]) -> Flow[Any]:
         """Answer the first ask of the last flow; where a statement can tell by itself, it is no trip to find out."""
         self._is_unproved = False
+        if isinstance(ask, Query) and ask.statement.name in _ROW_BY_ROW:
+            self._is_unproved, self._may_commit = True, False  # COMMIT goes out with the completion of one record only.
+            return (yield from self._answer_in_one_row(ask))
         if isinstance(ask, Query) and ask.statement.name in _OR_FAIL and self._may_commit:
             return (yield from self._commit_with(ask))
         if isinstance(ask, Query) and ask.statement.name in _IF_SAME:
@@ -212,6 +220,11 @@ class TransactionTalk(Conversation):
         if not (yield from self.is_same()):
             raise _EndedInside
         return (yield from self._answer(ask))
+
+    def _answer_in_one_row(self, query: Query) -> Flow[list[Row]]:
+        name, joined = _ROW_BY_ROW[query.statement.name]
+        rows = yield from self._answer(Query(self._statement(name), query.shared, query.members))
+        return [joined(rows)]
 
     def _commit_with(self, query: Query) -> Flow[list[Row]]:
         """Complete and commit; either both happen or neither. Raises what `_told` or `commit` would raise."""
