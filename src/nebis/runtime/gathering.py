@@ -28,7 +28,7 @@ ENOUGH_OF_ONE_KIND = 8
 """From so many on claims and completions are sent apart."""
 
 LONGEST_QUEUE = LANES * LARGEST_BATCH
-"""Claims that may wait. Whoever is admitted waits for at most one batch before its own; everybody else hears at once
+"""Claims that may wait. Whoever is admitted waits for at most one batch of them before its own; all others hear at once
 that the process is overloaded, instead of filling its memory. Writes of owners are never refused: claims bound them."""
 
 
