@@ -262,7 +262,7 @@ largest_bytes = 65536
 changed = { amount = 6 }
 rejected = { amount = 5000 }
 rejected_status = 402
-slow = { delay_ms = 60 }
+slow = { delay_ms = 150 }
 fails_once = { fails = "once" }
 fails_late = { fails = "late" }
 
