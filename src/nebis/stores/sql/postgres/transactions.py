@@ -51,7 +51,7 @@ _OR_FAIL = {"complete": "complete_or_fail", "complete_and_stage": "complete_and_
 _ROW_BY_ROW = {"claim_all": ("claim", begun_in_one_row), "complete_all": ("complete", ended_in_one_row)}
 """Which statement does the same as one for batches and is guarded inside a transaction, and what joins its rows."""
 ENDED_INSIDE = "2201G"
-"""How the last two fail if the transaction is not the same any more."""
+"""How those of `_OR_FAIL` fail if the transaction is not the same any more."""
 
 
 class _EndedInside(Exception):
@@ -206,10 +206,10 @@ class TransactionTalk(Conversation):
 
     def _answer_if_same(self, ask: Ask[Any]) -> Flow[Any]:
         """Answer the first ask of the last flow; where a statement can tell by itself, it is no trip to find out."""
-        self._is_unproved = False
         if isinstance(ask, Query) and ask.statement.name in _ROW_BY_ROW:
-            self._is_unproved, self._may_commit = True, False  # COMMIT goes out with the completion of one record only.
+            self._may_commit = False  # COMMIT goes out with the completion of one record only.
             return (yield from self._answer_in_one_row(ask))
+        self._is_unproved = False
         if isinstance(ask, Query) and ask.statement.name in _OR_FAIL and self._may_commit:
             return (yield from self._commit_with(ask))
         if isinstance(ask, Query) and ask.statement.name in _IF_SAME:
