@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, overload
 
 from nebis.flow import Ask, Flow
 from nebis.ports.store import StoreFailure
@@ -86,6 +86,30 @@ class Query(Ask[list[Row]]):
     """What does the same for less where it is a transaction of its own. A lock may be in its way, or a key that begins
     elsewhere in the same moment; then nothing of it stays, and `statement` goes around either. A connection that knows
     no such rivals need not look at it."""
+
+
+class Written(NamedTuple):
+    """What is known of a write that was done for all its members at once."""
+
+    number: int
+    """How many rows it changed."""
+    last_row: int
+    """The number of the row that was inserted last, if any was."""
+    now: int
+    """When it was, on the database's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write(Ask[Written]):
+    """Run a plural write for all its members at once.
+
+    Outside of a transaction it is one of its own: all of it is durable once it is answered, or nothing ever happened.
+    """
+
+    statement: Statement
+    now: int | None
+    """As the statement's parameter of that name; without it the connection looks at the database's clock."""
+    members: Columns
 
 
 @dataclass(frozen=True, slots=True)

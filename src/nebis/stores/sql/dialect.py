@@ -74,13 +74,14 @@ class Statements:
     complete_alone: Statement | None = None
     """Absent where a transaction locks the whole database: then no row is locked by others."""
     claim_all: Statement | None = None
-    """Absent where a statement is no trip to a server."""
+    """Where a statement is a trip to a server, its answers are one row; where it is none, as many were claimed as were
+    asked for, or nobody."""
     claim_all_alone: Statement | None = None
-    """Absent for the same reason."""
+    """Absent where a transaction locks the whole database."""
     complete_all: Statement | None = None
-    """Absent for the same reason."""
+    """As `claim_all`."""
     complete_all_alone: Statement | None = None
-    """Absent for the same reason."""
+    """Absent where a transaction locks the whole database."""
     claim_inside: Statement | None = None
     """Absent where a transaction locks the whole database: then nobody else claims during one."""
     complete_inside: Statement | None = None

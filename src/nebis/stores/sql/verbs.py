@@ -23,6 +23,7 @@ from nebis.ports.store import (
 from nebis.stores.sql import migrations
 from nebis.stores.sql.ageing import SqlAgeing
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
+from nebis.stores.sql.at_once import at_once
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.clockhand import STRIDE_BLOCKS, STRIDE_ROWS, ClockHand
 from nebis.stores.sql.dialect import Dialect
@@ -63,6 +64,9 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
             return (yield from self._replay(verbs, now))
         if self._statements.exchange is not None and is_exchange(verbs):
             return (yield from self._exchange(verbs, now))
+        if self._statements.exchange is None and (answers := (yield from at_once(self._statements, verbs, now))):
+            self._seen.learn(verbs, answers)
+            return answers
         return (yield from self._settle(Batch(self._statements, verbs, now)))
 
     def _replay(self, verbs: Sequence[Verb], now: int | None) -> Flow[list[Answer | Locked]]:

@@ -121,6 +121,7 @@ def open_async(url: str, *, journal: JournalWish = "wal", busy_seconds: float = 
         store=opened.store,
         sessions=AsyncSqliteSessions(opened.shared_sessions()),
         beat=opened.sessions,
+        lanes=2,
         transaction=opened.async_transaction,
         lend=opened.async_lend,
     )

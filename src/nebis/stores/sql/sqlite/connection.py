@@ -13,12 +13,12 @@ from uuid import UUID
 
 from nebis.errors import ConfigError, MisuseError
 from nebis.flow import Ask
-from nebis.ports.store import DefiniteFailure
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
-from nebis.stores.sql.sqlite.failures import failure_of, leaves_connection_usable, primary_code
+from nebis.ports.store import DefiniteFailure, IndefiniteFailure
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Write, Written
+from nebis.stores.sql.sqlite.failures import failure_of, is_about_a_row, leaves_connection_usable, primary_code
 from nebis.stores.sql.sqlite.journal import GuardedCheckpoints, Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
-from nebis.stores.sql.sqlite.plural import bytes_of, run_plural
+from nebis.stores.sql.sqlite.plural import BoundWrite, bound_write, bytes_of, run_plural
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -58,6 +58,10 @@ class Connection:
             match ask:
                 case Query():
                     return self._query(ask)
+                case Write():
+                    return self.perform(bound_write(ask))
+                case BoundWrite():
+                    return self._write(ask)
                 case Begin():
                     return self._begin()
                 case Commit():
@@ -68,11 +72,14 @@ class Connection:
                     raise AssertionError(f"a SQLite connection cannot perform {type(ask).__name__}")
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
             self.is_usable = self.is_usable and leaves_connection_usable(error)
-            raise failure_of(error, in_commit=isinstance(ask, Commit)) from error
+            in_commit = isinstance(ask, Commit) or (isinstance(ask, BoundWrite) and not is_about_a_row(error))
+            raise failure_of(error, in_commit=in_commit) from error
 
     def takes_long(self, ask: Ask[Any]) -> bool:
-        """Tell whether an ask writes so much that an event loop should not wait for it."""
-        return isinstance(ask, Query) and ask.members is not None and bytes_of(ask.members) > _MANY_BYTES
+        """Tell whether an ask waits for the disk, or writes so much that an event loop should not wait for it."""
+        if isinstance(ask, Query):
+            return ask.members is not None and bytes_of(ask.members) > _MANY_BYTES
+        return isinstance(ask, Commit | Write)
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -83,11 +90,11 @@ class Connection:
     def _patience(self) -> float:
         return self._busy_seconds if self.may_wait else 0.0
 
-    def settle(self) -> None:
+    def settle(self, *, may_checkpoint: bool = True) -> None:
         """Undo what an abandoned flow left open, and checkpoint if it is time."""
         try:
             self._rollback()
-            if self.is_usable and self.may_wait and self._checkpoints is not None:
+            if may_checkpoint and self.is_usable and self.may_wait and self._checkpoints is not None:
                 self._checkpoints.checkpoint_when_due()
         except sqlite3.Error as error:
             # What was committed stays in the log, and the next connection goes on from there.
@@ -119,6 +126,17 @@ class Connection:
         # Whoever has begun holds the lock, and meets no busy file.
         execute = self._cursor.execute if self.has_begun else self._executed
         return run_plural(query, execute, self._fetch)
+
+    def _write(self, write: BoundWrite) -> Written:
+        self._refuse_if_lost()
+        cursor = self._executed(write.text, write.values)
+        if not self.has_begun:
+            # As at `_begin`, but afterwards: if it is still there, it was there when this was committed (F043).
+            try:
+                self._file.check()
+            except DefiniteFailure as failure:
+                raise IndefiniteFailure(failure.detail) from failure
+        return Written(cursor.rowcount, cursor.lastrowid or 0, write.now)
 
     def _executed(self, text: str, values: Sequence[Any]) -> sqlite3.Cursor:
         return patiently(self._patience, self._cursor.execute, text, values)

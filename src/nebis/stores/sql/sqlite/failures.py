@@ -62,6 +62,11 @@ def failure_of(error: Exception, *, in_commit: bool) -> StoreFailure:
     return IndefiniteFailure(detail)
 
 
+def is_about_a_row(error: Exception) -> bool:
+    """Tell whether a statement failed because of what it was to write, long before a commit."""
+    return not isinstance(error, sqlite3.Error) or primary_code(error) in _ABOUT_A_ROW
+
+
 def leaves_connection_usable(error: Exception) -> bool:
     """Tell whether the connection may be used again after the transaction was rolled back."""
     return primary_code(error) in _HARMLESS

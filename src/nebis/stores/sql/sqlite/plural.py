@@ -1,20 +1,24 @@
-"""Plural statements: reads for many members at once where their text has a list of rows, everything else one by one.
+"""Plural statements: for many members at once where their text has a list of rows, everything else one by one.
 
-A statement of its own for each member is what SQLite does cheapest: a list of rows to write from is copied to a table
-of its own first, and afterwards only their number is known. A read outside of a transaction takes locks each time.
+To write one row at a time says of each whether it was written; a list is written from a copy, and afterwards only their
+number is known. But it is a single step, in which SQLite needs no interpreter. A read outside of a transaction takes
+locks each time, so that all of a list share them.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from sqlite3 import Cursor
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from nebis.stores.sql.asks import NOTHING_ALIKE, Columns, Query, Row, Statement
+from nebis.flow import Ask
+from nebis.stores.sql.asks import NOTHING_ALIKE, Columns, Query, Row, Statement, Write, Written
 
 Execute: TypeAlias = Callable[[str, Sequence[Any]], Cursor]
 """Runs a text with the values for its numbers."""
@@ -24,6 +28,9 @@ Fetch: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]
 WIDTHS: Final = (1, 8, 32)
 """How many rows the list of a text has. A list that is too long is filled up with rows of nothing: no member is without
 an identity, so every statement passes over them."""
+
+WIDTHS_OF_WRITES: Final = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""The same for writes, which are never cut in two. Few rows of nothing matter more there than few texts."""
 
 _POSITION: Final = "position"
 """A member's place among all, from 1 on, where the members do not bring it."""
@@ -46,7 +53,7 @@ _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\$(\d+)""")
 _LIST = re.compile(r"WITH member \([^()]*\) AS \(\s*VALUES \((?P<row>[^()]*)\)\s*\)")
 _RETURNING = re.compile(r"\sRETURNING\s.*\Z", re.DOTALL)
 _WRITE = re.compile(r"\s*(?:INSERT|UPDATE|DELETE)\b")
-_MAY_BE_NOTHING = re.compile(rf"NULLIF\(:(\w+), {_NOTHING}\)")
+_MAY_BE_NOTHING = re.compile(rf"NULLIF\(\W?(?:\w+\.)?(\w+), {_NOTHING}\)")
 
 _CLOCK: Final = "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"
 _FENCES: Final = "(SELECT last FROM nebis_fence)"
@@ -75,6 +82,26 @@ def run_plural(query: Query, execute: Execute, fetch: Fetch) -> list[Row]:
     if one.returns:
         return [row for values in one.rows(shared, members) for row in fetch(one.text, values)]
     return [(identity,) for identity in one.changed(shared, members, execute)]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundWrite(Ask[Written]):
+    """A write for all its members at once, with all that has to be done for it before there is a connection."""
+
+    text: str
+    values: Sequence[Any]
+    now: int
+
+
+def bound_write(write: Write) -> BoundWrite:
+    """Bind a write to its members, and to the time."""
+    # The clock that SQLite itself looks at, as finely as it does.
+    now = time.time_ns() // 1_000_000 * 1_000 if write.now is None else write.now
+    members = _Members(write.members)
+    many = _wide(write.statement, frozenset(members.alike))
+    assert many is not None, "Only a list of rows is written at once."
+    text, values = many.written({"now": now, **members.alike}, members)
+    return BoundWrite(text, values, now)
 
 
 def _run_alone(
@@ -220,43 +247,46 @@ class _Narrow:
 
 
 @cache
-def _wide(statement: Statement) -> _Wide | None:
+def _wide(statement: Statement, alike: frozenset[str] = frozenset()) -> _Wide | None:
     """Return the statement as one that takes many members at once; None if it takes them one by one."""
     found = _LIST.search(statement.positional)
-    if found is None:
-        return None
-    begin, end = found.span("row")
-    before, row, after = statement.positional[:begin], statement.positional[begin:end], statement.positional[end:]
-    outside = list(dict.fromkeys(number for number in _PARAMETER.findall(before + after) if number))
-    return _Wide(
-        before=_renumbered(before, outside),
-        after=_renumbered(after, outside),
-        shared=tuple(statement.parameters[int(number) - 1] for number in outside),
-        columns=tuple(statement.parameters[int(number) - 1] for number in _PARAMETER.findall(row)),
-    )
-
-
-def _renumbered(text: str, numbers: Sequence[str]) -> str:
-    return _PARAMETER.sub(lambda found: f"?{numbers.index(found[1]) + 1}" if found[1] else found[0], text)
+    return None if found is None else _Wide(statement, found, alike)
 
 
 class _Wide:
-    """One read around a list of rows, and its texts by the length of the list."""
+    """One statement around a list of rows, and its texts by the length of the list."""
 
-    def __init__(self, *, before: str, after: str, shared: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        self._shared = shared
-        self._columns = columns
-        self._text = {width: f"{before}{self._list(width)}{after}" for width in WIDTHS}
+    def __init__(self, statement: Statement, found: re.Match[str], alike: frozenset[str]) -> None:
+        begin, end = found.span("row")
+        before, after = statement.positional[:begin], statement.positional[end:]
+        outside = dict.fromkeys(_named(statement, before + after))
+        row = _named(statement, found["row"])
+        self._row = row
+        self._columns = tuple(name for name in row if name not in alike)
+        """What each member brings; the rest stands once in the text, and in every row of the list."""
+        self._shared = (*outside, *(name for name in row if name in alike))
+        numbers = {name: number for number, name in enumerate(self._shared, start=1)}
+        self._numbers = numbers
+        self._before, self._after = _renumbered(statement, before, numbers), _renumbered(statement, after, numbers)
+        self._texts: dict[int, str] = {}
+        self._may_be_nothing = frozenset(_MAY_BE_NOTHING.findall(statement.text))
 
-    def _list(self, width: int) -> str:
-        # The first parenthesis and the last are in the texts around.
-        ends = [len(self._shared) + place * len(self._columns) for place in range(width + 1)]
-        rows = (range(begin + 1, end + 1) for begin, end in pairwise(ends))
-        return "), (".join(", ".join(f"?{number}" for number in row) for row in rows)
+    def _text(self, width: int) -> str:
+        if width not in self._texts:
+            # The first parenthesis and the last are in the texts around.
+            self._texts[width] = f"{self._before}{'), ('.join(self._listed(place) for place in range(width))}{self._after}"
+        return self._texts[width]
+
+    def _listed(self, place: int) -> str:
+        first = len(self._shared) + place * len(self._columns) + 1
+        numbers = {**self._numbers, **{name: first + column for column, name in enumerate(self._columns)}}
+        return ", ".join(f"?{numbers[name]}" for name in self._row)
 
     def rows(self, members: _Members) -> list[Row]:
         """Return what the list wants to know of each member."""
-        columns = [_column(members.column(name), may_be_nothing=False) for name in self._columns]
+        columns = [
+            _column(members.column(name), may_be_nothing=name in self._may_be_nothing) for name in self._columns
+        ]
         return list(zip(*columns, strict=True))
 
     def row(self, member: Mapping[str, object]) -> Row:
@@ -265,6 +295,28 @@ class _Wide:
 
     def bound(self, shared: Mapping[str, object], part: Sequence[Row]) -> tuple[str, list[Any]]:
         """Return the text for so many members, and the values for its numbers."""
-        width = next(width for width in WIDTHS if width >= len(part))
-        values = list(chain([shared.get(name) for name in self._shared], *part))
-        return self._text[width], values + [None] * (len(self._columns) * (width - len(part)))
+        return self._bound(WIDTHS, [shared.get(name) for name in self._shared], part)
+
+    def written(self, shared: Mapping[str, object], members: _Members) -> tuple[str, list[Any]]:
+        """Return the same for all members of a write."""
+        values = [self._value(name, shared.get(name)) for name in self._shared]
+        return self._bound(WIDTHS_OF_WRITES, values, self.rows(members))
+
+    def _value(self, name: str, value: Any) -> Any:
+        return _NOTHING if value is None and name in self._may_be_nothing else _quick(value)
+
+    def _bound(self, widths: Sequence[int], shared: list[Any], rows: Sequence[Row]) -> tuple[str, list[Any]]:
+        width = next(width for width in widths if width >= len(rows))
+        values = list(chain(shared, *rows))
+        return self._text(width), values + [None] * (len(self._columns) * (width - len(rows)))
+
+
+def _named(statement: Statement, text: str) -> list[str]:
+    return [statement.parameters[int(number) - 1] for number in _PARAMETER.findall(text) if number]
+
+
+def _renumbered(statement: Statement, text: str, numbers: Mapping[str, int]) -> str:
+    def named(found: re.Match[str]) -> str:
+        return f"?{numbers[statement.parameters[int(found[1]) - 1]]}" if found[1] else found[0]
+
+    return _PARAMETER.sub(named, text)

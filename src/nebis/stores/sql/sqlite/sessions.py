@@ -11,11 +11,12 @@ from weakref import WeakSet
 
 from nebis.flow import Ask, Flow, drive
 from nebis.ports.store import DefiniteFailure, RowLocked
-from nebis.stores.sql.asks import Commit
+from nebis.stores.sql.asks import Written
 from nebis.stores.sql.sqlite.connection import Connection, open_connection
 from nebis.stores.sql.sqlite.eventloop import LoopTurns
 from nebis.stores.sql.sqlite.journal import Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
+from nebis.stores.sql.sqlite.plural import BoundWrite
 
 T = TypeVar("T")
 
@@ -43,7 +44,25 @@ class SqliteSessions:
         finally:
             self.give_back()
 
-    def start(self, flow: Flow[Any]) -> Ask[Any] | None:
+    def run_from(self, flow: Flow[T], ask: Ask[Any], tell: Callable[[T], None]) -> T:
+        """Do the same for a flow that has asked for something already. As `finish`, it tells before a checkpoint."""
+        self.take()
+        return self.finish(flow, ask, tell)
+
+    def write(self, write: BoundWrite) -> tuple[Written, bool]:
+        """Perform a write that is all of its transaction; say also whether it is time to `checkpoint`."""
+        connection = self.take()
+        try:
+            return connection.perform(write), connection.is_checkpoint_due
+        finally:
+            self.give_back(may_checkpoint=False)
+
+    def checkpoint(self) -> None:
+        """Copy the log into the database, if it is still time."""
+        self.take()
+        self.give_back()
+
+    def start(self, flow: Flow[Any], ask: Ask[Any]) -> Ask[Any] | None:
         """Perform as much of a flow as can be done without waiting; it raises what the flow raises, and its end.
 
         Return the ask that may have to wait: `finish` goes on there, and must be called, by whatever thread. None if
@@ -54,8 +73,7 @@ class SqliteSessions:
             return None
         connection.may_wait = False
         try:
-            ask = next(flow)
-            while not (isinstance(ask, Commit) or connection.takes_long(ask)):
+            while not connection.takes_long(ask):
                 try:
                     result = connection.perform(ask)
                 except BaseException as error:  # noqa: BLE001 - the flow decides, as in `drive`.
@@ -120,11 +138,11 @@ class SqliteSessions:
             self._turn.release()
             raise
 
-    def give_back(self) -> None:
+    def give_back(self, *, may_checkpoint: bool = True) -> None:
         """Undo what was left open and let the next one have the connection."""
         try:
             if self._connection is not None:
-                self._connection.settle()
+                self._connection.settle(may_checkpoint=may_checkpoint)
                 if not self._connection.is_usable:
                     # Closing and reading again is how an indefinite commit is settled here: nothing is in flight.
                     self._disconnect()

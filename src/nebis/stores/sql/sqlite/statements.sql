@@ -64,6 +64,94 @@ WHERE {is_owner}
     AND open_effect IS NULL
     AND (rejection IS NULL OR :outcome_kind = 'R');
 
+-- name: claim_all
+-- `claim` for many at once: for all of them or, if any of their keys is taken, for nobody. One statement is one
+-- transaction, and SQLite needs nobody from its beginning to its end; afterwards no more is known than how many rows it
+-- wrote, and the number of the last one. So that is its fence. No fence is given twice and every row comes with one, so
+-- that no row has a higher number than the last fence. Without OR FAIL, as nothing may be left of one that fails.
+INSERT INTO nebis_record (
+    rowid, identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, state, fence,
+    nonce, lease_until, attempts, recoveries, is_dirty, is_awaited, created_at, expires_at, forget_at, command
+)
+SELECT
+    fences.last + member.position, identity, record_id, tenant, scope, operation, key, fingerprint,
+    fingerprint_version, mode, 'P', fences.last + member.position, nonce, :now + lease_us, 1, 0, mode = 'O', FALSE, :now,
+    :now + outcome_us, :now + outcome_us + metadata_us, NULLIF(command, 0)
+FROM nebis_fence AS fences
+CROSS JOIN (
+    WITH member (
+        identity, record_id, tenant, scope, operation, key, fingerprint, fingerprint_version, mode, nonce, lease_us,
+        outcome_us, metadata_us, command, position
+    ) AS (
+        VALUES (
+            :identity, :record_id, :tenant, :scope, :operation, :key, :fingerprint, :fingerprint_version, :mode, :nonce,
+            :lease_us, :outcome_us, :metadata_us, :command, :position
+        )
+    )
+    SELECT *
+    FROM member
+    WHERE identity IS NOT NULL
+        AND NOT EXISTS (
+            SELECT *
+            FROM member AS asked
+            WHERE EXISTS (
+                SELECT *
+                FROM nebis_record AS twin
+                WHERE twin.identity = asked.identity
+            )
+        )
+) AS member;
+
+-- name: complete_all
+-- `complete` for many at once, as `claim_all` is to `claim`: for all of them, or for nobody.
+UPDATE nebis_record AS record
+SET state = 'C',
+    is_dirty = FALSE,
+    is_awaited = FALSE,
+    completed_at = :now,
+    expires_at = max(record.expires_at, :now + done.outcome_us),
+    forget_at = max(record.forget_at, max(record.expires_at, :now + done.outcome_us) + done.forget_us),
+    doubt_since = NULL,
+    doubt_reason = NULL,
+    rejection = NULL,
+    outcome_kind = done.outcome_kind,
+    outcome = done.outcome,
+    resource_type = COALESCE(NULLIF(done.resource_type, 0), record.resource_type),
+    resource_id = COALESCE(NULLIF(done.resource_id, 0), record.resource_id),
+    command = NULL
+FROM (
+    WITH member (
+        identity, record_id, fence, nonce, outcome_kind, outcome, outcome_us, forget_us, resource_type, resource_id
+    ) AS (
+        VALUES (
+            :identity, :record_id, :fence, :nonce, :outcome_kind, :outcome, :outcome_us, :forget_us, :resource_type,
+            :resource_id
+        )
+    )
+    SELECT *
+    FROM member
+    WHERE NOT EXISTS (
+        SELECT *
+        FROM member AS owner
+        WHERE owner.identity IS NOT NULL
+            AND NOT EXISTS (
+                SELECT *
+                FROM nebis_record AS owned
+                WHERE owned.identity = owner.identity
+                    AND owned.record_id = owner.record_id
+                    AND owned.fence = owner.fence
+                    AND owned.nonce = owner.nonce
+                    AND owned.state IN ('P', 'D')
+                    AND owned.open_effect IS NULL
+                    AND (owned.rejection IS NULL OR owner.outcome_kind = 'R')
+            )
+    )
+) AS done
+WHERE record.identity = done.identity
+    AND record.record_id = done.record_id
+    AND record.fence = done.fence
+    AND record.nonce = done.nonce;
+
 -- name: renew
 UPDATE nebis_record
 SET lease_until = max(lease_until, {now} + :lease_us)

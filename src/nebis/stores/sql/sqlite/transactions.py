@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from nebis.flow import Ask, Flow, drive
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Write
 from nebis.stores.sql.sqlite.connection import Connection
 from nebis.stores.sql.sqlite.failures import failure_of
 from nebis.stores.sql.sqlite.sessions import SqliteSessions
@@ -137,7 +137,7 @@ class SqliteTransaction:
 
     def _perform(self, ask: Ask[Any]) -> Any:
         match ask:
-            case Query():
+            case Query() | Write():
                 return self._open().perform(ask)
             case Begin():
                 return self._say(f"SAVEPOINT {_PART}")
