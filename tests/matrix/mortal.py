@@ -27,7 +27,7 @@ from nebis.ports.asks import (
 from nebis.ports.observer import Completed, EffectKnown
 from nebis.ports.store import Store
 from nebis.runtime.blocking import BlockingTurn
-from nebis.stores.sql.asks import Begin, Commit, Query
+from nebis.stores.sql.asks import Begin, Commit, Query, Write
 
 Say = Callable[..., None]
 
@@ -97,7 +97,7 @@ class MortalStore:
 
 
 def _is_write(ask: Ask[Any]) -> bool:
-    return isinstance(ask, Query) and ask.statement.name in _WRITES
+    return isinstance(ask, Write) or (isinstance(ask, Query) and ask.statement.name in _WRITES)
 
 
 _NAMES: dict[type[Ask[Any]], str] = {

@@ -152,7 +152,7 @@ def test_a_read_that_is_held_up_does_not_hold_up_who_comes_later() -> None:
                     await held.wait()
                 return await sessions.run_unshielded(flow)
 
-        world.backend = replace(world.backend, sessions=Slow(), lanes=2)  # type: ignore[arg-type]  # All that is asked of it.
+        world.backend = replace(world.backend, sessions=Slow(), reading_lanes=2)  # type: ignore[arg-type]  # All that is asked of it.
         world.retelling = retelling.Retelling(world)
         first = asyncio.ensure_future(world.retelling.known(request_of(key="key-1")))
         for _ in range(3):

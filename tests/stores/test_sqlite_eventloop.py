@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from nebis.core.answers import Granted
+from nebis.core.answers import Granted, Kept, Running
 from nebis.core.record import Outcome, OutcomeKind
 from nebis.flow import Ask, Flow
-from nebis.ports.store import AsyncBackend, DefiniteFailure, RowLocked, Spoilt
+from nebis.ports.store import AsyncBackend, DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.stores.sql.asks import Query
+from nebis.stores.sql.at_once import FEWEST
 from nebis.stores.sql.dialect import sqlite_dialect
 from nebis.stores.sql.sqlite import eventloop, open_async
 from nebis.stores.sql.sqlite.backend import JournalWish
@@ -297,6 +298,166 @@ def test_a_loop_that_ends_during_a_commit_leaves_the_file_to_the_next(tmp_path: 
 
     assert found
     assert isinstance(answer, Granted)
+
+
+MANY = [str(number) for number in range(FEWEST)]
+
+
+def test_many_of_a_kind_are_one_write_of_the_thread(tmp_path: Path, performed: list[tuple[str, bool]]) -> None:
+    async def scenario(backend: AsyncBackend) -> tuple[list[Any], list[Any]]:
+        performed.clear()
+        claims = await batch(backend, *MANY)
+        verbs = [complete(answer.record.ownership) for answer in claims]
+        return claims, await backend.sessions.run_unshielded(backend.store.apply(verbs, now=START_US))
+
+    claims, completions = on_loop(tmp_path, scenario)
+
+    assert [answer.record.fence for answer in claims] == list(range(1, FEWEST + 1))
+    assert completions == [Kept()] * FEWEST
+    assert performed == [("BoundWrite", False)] * 2
+
+
+def test_the_loop_goes_on_while_the_thread_writes(tmp_path: Path, performed: list[tuple[str, bool]]) -> None:
+    """What comes meanwhile is with the thread already when that is done, and nothing overtakes what waits for it."""
+
+    async def scenario(backend: AsyncBackend) -> list[Any]:
+        await batch(backend, "before")
+        await backend.sessions.run(backend.store.clock())  # After a process's first write there is a checkpoint.
+        other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        performed.clear()
+        waiting = [batch(backend, *(f"{lane} {key}" for key in MANY)) for lane in "ab"]
+        waiting += [batch(backend, "single"), batch(backend, *(f"c {key}" for key in MANY))]
+        together = asyncio.ensure_future(asyncio.gather(*waiting))
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert not together.done()
+        other.execute("ROLLBACK")
+        other.close()
+        return [answer for answers in await together for answer in answers]
+
+    answers = on_loop(tmp_path, scenario, busy_seconds=30)
+
+    assert [answer.record.fence for answer in answers] == list(range(2, len(answers) + 2))
+    alone = [("Begin", True), ("Query", True), ("Commit", False)]
+    assert performed == [("BoundWrite", False)] * 2 + alone + [("BoundWrite", False)]
+
+
+def test_a_write_that_finds_a_key_taken_is_done_in_the_usual_way(
+    tmp_path: Path, performed: list[tuple[str, bool]]
+) -> None:
+    async def scenario(backend: AsyncBackend) -> list[Any]:
+        await batch(backend, MANY[3], by="somebody else")
+        performed.clear()
+        return await batch(backend, *MANY)
+
+    answers = on_loop(tmp_path, scenario)
+
+    assert [type(answer) for answer in answers] == [Running if key == MANY[3] else Granted for key in MANY]
+    assert performed == [("BoundWrite", False), ("Begin", True), ("Query", True), ("Query", True), ("Commit", False)]
+
+
+def test_a_write_that_is_cancelled_before_its_turn_is_not_performed(tmp_path: Path) -> None:
+    async def scenario(backend: AsyncBackend) -> list[bool]:
+        other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        first, second, third, fourth = (
+            asyncio.ensure_future(batch(backend, *(f"{lane} {key}" for key in MANY))) for lane in "abcd"
+        )
+        # The thread waits for the file with it: it goes on to its end.
+        first.cancel()
+        second.cancel()
+        fourth.cancel()
+        other.execute("ROLLBACK")
+        other.close()
+        await third
+        return [await is_there(backend, f"{lane} {MANY[0]}") for lane in "abcd"]
+
+    assert on_loop(tmp_path, scenario, busy_seconds=30) == [True, False, True, False]
+
+
+def test_a_write_that_is_refused_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario(backend: AsyncBackend) -> tuple[list[bool], list[Any]]:
+        with pytest.raises(Spoilt):
+            await batch(backend, *MANY, nonce=b"short")
+        with pytest.raises(Spoilt):
+            await batch(backend, *MANY, tenant="\ud800")
+        return [await is_there(backend, key) for key in MANY], await batch(backend, *MANY)
+
+    were_there, answers = on_loop(tmp_path, scenario)
+
+    assert not any(were_there)
+    assert all(isinstance(answer, Granted) for answer in answers)
+
+
+def test_a_write_to_a_file_that_is_taken_away_meanwhile_is_not_believed_f043(tmp_path: Path) -> None:
+    async def scenario(backend: AsyncBackend) -> None:
+        other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(batch(backend, *MANY))
+        await asyncio.sleep(0.05)
+        (tmp_path / "nebis.db").rename(tmp_path / "elsewhere.db")
+        other.execute("ROLLBACK")
+        other.close()
+        with pytest.raises(IndefiniteFailure, match="deleted or replaced"):
+            await waiting
+        with pytest.raises(DefiniteFailure, match="deleted or replaced"):
+            await batch(backend, *MANY)
+
+    on_loop(tmp_path, scenario, busy_seconds=30)
+
+
+def test_a_checkpoint_after_a_write_is_the_threads_and_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[bool] = []
+    hold = threading.Event()
+    hold.set()
+
+    def checkpoint(connection: Connection, *, may_checkpoint: bool = True) -> None:
+        if may_checkpoint and connection.is_checkpoint_due:
+            hold.wait(10)
+            copied.append(threading.current_thread() is threading.main_thread())
+        settle(connection, may_checkpoint=may_checkpoint)
+
+    settle = Connection.settle
+    monkeypatch.setattr(Connection, "settle", checkpoint)
+    monkeypatch.setattr(Connection, "is_checkpoint_due", property(lambda _: True))
+
+    async def scenario(backend: AsyncBackend) -> list[Any]:
+        hold.clear()
+        copied.clear()
+        answers = await batch(backend, *MANY)
+        assert not copied
+        hold.set()
+        return answers
+
+    answers = on_loop(tmp_path, scenario)
+
+    assert all(isinstance(answer, Granted) for answer in answers)
+    assert copied[0] is False
+
+
+def test_a_loop_that_ends_during_a_write_leaves_the_file_to_the_next(tmp_path: Path) -> None:
+    opened_sqlite(tmp_path).sessions.close()
+    backend = open_async(sqlite_url(tmp_path))
+
+    async def leaving() -> None:
+        await backend.sessions.run(backend.store.clock())
+        for lane in "ab":
+            backend.sessions.run_unshielded(backend.store.apply([claim(f"{lane} {key}") for key in MANY], now=START_US))
+
+    async def following() -> tuple[bool, list[Any]]:
+        answers = await batch(backend, *MANY)
+        found = await is_there(backend, f"a {MANY[0]}")
+        await backend.sessions.close()
+        return found, answers
+
+    asyncio.run(leaving())
+    found, answers = asyncio.run(following())
+
+    assert found
+    assert all(isinstance(answer, Granted) for answer in answers)
 
 
 def test_loops_of_several_threads_share_the_file(tmp_path: Path) -> None:

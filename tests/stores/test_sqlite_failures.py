@@ -9,7 +9,9 @@ import pytest
 from nebis.core.answers import Granted
 from nebis.flow import Ask
 from nebis.ports.store import BlockingBackend, DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
-from nebis.stores.sql.asks import Begin, Commit, Query, Rollback
+from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Write
+from nebis.stores.sql.dialect import sqlite_dialect
+from nebis.stores.sql.members import claiming_all
 from nebis.stores.sql.sqlite.connection import Connection, open_connection
 from nebis.stores.sql.sqlite.failures import failure_of
 from nebis.stores.sql.sqlite.journal import chosen_journal
@@ -150,6 +152,40 @@ def test_a_commit_that_fails_is_indefinite_and_the_connection_is_not_used_again(
         connection.perform(Commit())
 
     assert not connection.is_usable
+
+
+def test_a_write_at_once_that_fails_is_indefinite_unless_a_row_is_to_blame(connection: Connection) -> None:
+    """It is its own commit: nobody can tell before which of its steps a disk gave way."""
+    statement = sqlite_dialect().statements.claim_all
+    assert statement is not None
+    claims = [claim(str(place)) for place in range(9)]
+    for spoilt in ({"nonce": b"short"}, {"tenant": "\ud800"}):
+        with pytest.raises(Spoilt):
+            connection.perform(Write(statement, START_US, claiming_all([*claims, claim("spoilt", **spoilt)])))
+    pages = connection.raw.execute("PRAGMA page_count").fetchone()[0]
+    connection.raw.execute(f"PRAGMA max_page_count = {pages}")
+    large = claiming_all([claim(str(place), command=bytes(50_000)) for place in range(9)])
+
+    with pytest.raises(IndefiniteFailure, match="full"):
+        connection.perform(Write(statement, START_US, large))
+
+    assert not connection.is_usable
+    assert connection.raw.execute("SELECT count(*) FROM nebis_record").fetchone() == (0,)
+
+
+def test_a_write_at_once_waits_for_a_file_that_others_keep_locked_f042(connection: Connection, tmp_path: Path) -> None:
+    statement = sqlite_dialect().statements.claim_all
+    assert statement is not None
+    write = Write(statement, START_US, claiming_all([claim(str(place)) for place in range(9)]))
+    other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(RowLocked):
+        connection.perform(write)
+
+    other.execute("ROLLBACK")
+    other.close()
+    assert connection.perform(write).number == 9
 
 
 def test_a_connection_that_is_given_up_lets_go_of_the_file_while_somebody_still_looks_at_the_error(

@@ -79,6 +79,52 @@ def _started(racers: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]
     return racers
 
 
+def test_a_process_that_is_killed_while_it_writes_many_at_once_leaves_whole_batches(tmp_path: Path) -> None:
+    """F020: a batch is there from its first member to its last, or not at all; what was told is there."""
+    url = sqlite_url(tmp_path)
+    endless = """
+import sys
+from nebis.stores.sql.sqlite import journal, open_blocking
+from nebis.testing.conformance.specimens import claim, complete
+journal._CHANGES_PER_CHECKPOINT = 40
+backend = open_blocking(sys.argv[1])
+backend.sessions.run(backend.store.migrate())
+number = int(sys.argv[2])
+while True:
+    claims = [claim(f"{number}/{place}") for place in range(16)]
+    granted = backend.sessions.run(backend.store.apply(claims))
+    print("claimed", number, flush=True)
+    backend.sessions.run(backend.store.apply([complete(answer.record.ownership) for answer in granted]))
+    print("completed", number, flush=True)
+    number += 1
+"""
+    told: list[str] = []
+    for start in range(0, 5_000, 1_000):
+        writer = subprocess.Popen([sys.executable, "-c", endless, url, str(start)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        told += [writer.stdout.readline() for _ in range(20 + start // 500)]
+        writer.kill()
+        told += writer.stdout.readlines()
+        writer.wait()
+        writer.stdout.close()
+
+    with sqlite3.connect(tmp_path / "nebis.db") as connection:
+        rows = connection.execute(
+            "SELECT substr(key, 1, instr(key, '/') - 1), state, count(*) FROM nebis_record GROUP BY 1, 2"
+        ).fetchall()
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        fences = connection.execute("SELECT count(DISTINCT fence), count(*) FROM nebis_record").fetchone()
+    connection.close()
+    assert {number for _, _, number in rows} == {16}
+    assert fences[0] == fences[1]
+    state = {batch: state for batch, state, _ in rows}
+    assert len(state) == len(rows)
+    for line in told:
+        event, batch = line.split()
+        assert state[batch] == "C" if event == "completed" else state[batch] in {"P", "C"}
+    assert len(state) - len([line for line in told if line.startswith("claimed")]) <= 5
+
+
 def test_a_process_that_is_killed_in_the_middle_leaves_a_sound_file(tmp_path: Path) -> None:
     """F020: whatever was told as done before the kill is there, and the next process goes on."""
     url = sqlite_url(tmp_path)

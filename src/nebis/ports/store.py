@@ -373,4 +373,6 @@ class AsyncBackend:
     lend: AsyncLend | None = None
     listen: Callable[[Callable[[bytes], None]], Listener] | None = None
     lanes: int = 1
-    """How many batches it can work on at the same time; one that reads on the loop itself gains nothing by more."""
+    """How many batches it can have at the same time: to work on, or to begin with when the one before is written."""
+    reading_lanes: int = 1
+    """How many batches of reads; one that reads on the loop itself gains nothing by more."""

@@ -31,7 +31,7 @@ class Retelling:
     def __init__(self, world: AsyncWorld) -> None:
         self._world = world
         self._expects = world.backend.store.expects_replay
-        self._lanes = min(LANES, world.backend.lanes)
+        self._lanes = min(LANES, world.backend.reading_lanes)
         self._waiting: deque[tuple[bytes, asyncio.Future[Ended | None]]] = deque()
         self._under_way = 0
         self._lanes_open = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nebis.core.answers import Grant, Granted, Kept, Refused, Running
+from nebis.core.answers import Grant, Granted, Kept, Refused, Replay, Running
 from nebis.core.verbs import Verb
 from nebis.testing.conformance.harness import Connection, Harness
 from nebis.testing.conformance.moves import Case
@@ -106,6 +106,35 @@ class TestBatches:
         answers = twin.apply(batch, now=START_US + 1)
 
         assert [answer.how for answer in answers if isinstance(answer, Granted)] == [Grant.OWN] * 3
+
+    @pytest.mark.parametrize("number", [7, 8, 33])
+    def test_many_of_one_kind_are_answered_as_each_by_itself(self, twin: Twin, number: int) -> None:
+        keys = [f"key-{place}" for place in range(number)]
+
+        claims = twin.apply([claim(key) for key in keys], now=START_US)
+        made = [Case(key) for key in keys]
+        for case in made:
+            case.became(twin.records[case.identity])
+        completions = twin.apply([_complete(case) for case in made], now=START_US + 1)
+        again = twin.apply([claim(key, by="second", life=2) for key in keys], now=START_US + 2)
+
+        assert {type(answer) for answer in claims} == {Granted}
+        assert completions == [Kept()] * number
+        assert {type(answer) for answer in again} == {Replay}
+
+    @pytest.mark.parametrize("number", [7, 8, 33])
+    def test_one_of_many_that_finds_something_else_harms_no_neighbour(self, twin: Twin, number: int) -> None:
+        [taken] = cases(twin, "key-3")
+
+        claims = twin.apply([claim(f"key-{place}", by="second", life=2) for place in range(number)], now=START_US)
+        made = [Case(f"key-{place}") for place in range(number)]
+        for case in made:
+            case.became(twin.records[case.identity])
+        twin.apply([_complete(taken)], now=START_US)
+        completions = twin.apply([_complete(case) for case in made], now=START_US + 1)
+
+        assert [type(answer) for answer in claims] == [Running if place == 3 else Granted for place in range(number)]
+        assert completions == [Kept(is_repeated=place == 3) for place in range(number)]
 
     def test_another_connection_sees_what_was_applied(self, harness: Harness, twin: Twin) -> None:
         twin.apply([claim("a"), claim("b")], now=START_US)

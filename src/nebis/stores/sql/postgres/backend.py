@@ -69,6 +69,7 @@ def open_async(location: object, *, schema: str | None = None, **options: Any) -
         lend=transactions.lend,
         listen=_listen(access, route),
         lanes=route.settings.max_connections,
+        reading_lanes=route.settings.max_connections,
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from nebis.flow import Ask, Flow
 from nebis.stores.sql.asks import Write, Written
-from nebis.stores.sql.sqlite.plural import bound_write
+from nebis.stores.sql.sqlite.plural import BoundWrite, bound_write
 
 if TYPE_CHECKING:
     from nebis.stores.sql.sqlite.sessions import SqliteSessions
@@ -40,7 +40,8 @@ class LoopTurns:
     On a thread every statement gives up the interpreter's lock several times, and a busy loop is slow to hand it back:
     a batch spent more time on getting the lock than on its way to the disk. So the statements of a batch run on the
     loop, and the thread does what may have to wait: the commit, and a begin while others keep the file locked.
-    A batch that is a single write goes to the thread as a whole, and all but SQLite's part of it is done on the loop.
+    A batch that is a single write goes to the thread as a whole: SQLite lets go of the interpreter once, until all is
+    on the disk, and whatever comes before and after that is done on the loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sessions: SqliteSessions) -> None:
@@ -95,17 +96,24 @@ class LoopTurns:
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer of whoever waits.
             _tell(future, error, None)
         else:
-            if isinstance(ask, Write):
-                self._write(flow, future, ask)
-            else:
-                self._waiting.append((flow, ask, future))
+            self._waiting.append((flow, ask, future))
 
     def _go_on(self) -> None:
-        """Perform what waits, unless it is worth waiting for: a commit is over soon, and then it is the loop's turn."""
-        while self._waiting and not (self._on_thread and self._on_thread == self._brief_on_thread):
-            flow, ask, future = self._waiting.popleft()
+        """Perform what waits, one after the other.
+
+        A single write goes to the thread at once, behind what it does already. Anything else waits for a thread that
+        is soon idle, and with it all that comes after: then it is the loop's turn.
+        """
+        while self._waiting:
+            flow, ask, future = self._waiting[0]
+            is_write = isinstance(ask, Write)
+            if not is_write and self._on_thread and self._on_thread == self._brief_on_thread:
+                return
+            self._waiting.popleft()
             if future.cancelled():
                 flow.close()
+            elif is_write:
+                self._write(flow, future, ask)
             elif self._on_thread or self._batches_apart:
                 self._batches_apart = max(0, self._batches_apart - 1)
                 self._run_on_thread(flow, ask, future)
@@ -129,14 +137,19 @@ class LoopTurns:
         if self._loop.time() - started > SLOW_SECONDS:
             self._batches_apart = BATCHES_APART
 
-    def _write(self, flow: Flow[Any], future: asyncio.Future[Any], write: Write) -> None:
-        """Have a flow's write done by the thread, now or right after what it does now, and go on with the answer."""
+    def _write(self, flow: Flow[Any], future: asyncio.Future[Any], write: Any) -> None:
+        """Have a flow's write done by the thread, and go on with the answer."""
         try:
             bound = bound_write(write)
         except BaseException as error:  # noqa: BLE001 - as if the connection had found out.
             self._advance(flow, future, flow.throw, error)
         else:
-            self._submit_brief(partial(self._written, flow, future), self._sessions.write, bound)
+            self._submit_brief(partial(self._written, flow, future), self._unless_cancelled, future, bound)
+
+    def _unless_cancelled(self, future: asyncio.Future[Any], write: BoundWrite) -> tuple[Written, bool]:
+        if future.cancelled():
+            raise asyncio.CancelledError
+        return self._sessions.write(write)
 
     def _written(
         self, flow: Flow[Any], future: asyncio.Future[Any], error: BaseException | None, result: tuple[Written, bool]

@@ -95,13 +95,17 @@ class BoundWrite(Ask[Written]):
 
 def bound_write(write: Write) -> BoundWrite:
     """Bind a write to its members, and to the time."""
-    # The clock that SQLite itself looks at, as finely as it does.
-    now = time.time_ns() // 1_000_000 * 1_000 if write.now is None else write.now
+    now = _clock() if write.now is None else write.now
     members = _Members(write.members)
     many = _wide(write.statement, frozenset(members.alike))
     assert many is not None, "Only a list of rows is written at once."
     text, values = many.written({"now": now, **members.alike}, members)
     return BoundWrite(text, values, now)
+
+
+def _clock() -> int:
+    """Return the time as SQLite itself does, as finely: it is the clock of this machine."""
+    return time.time_ns() // 1_000_000 * 1_000  # noqa: TID251 - the database's own clock, which nobody else asks.
 
 
 def _run_alone(
@@ -274,7 +278,8 @@ class _Wide:
     def _text(self, width: int) -> str:
         if width not in self._texts:
             # The first parenthesis and the last are in the texts around.
-            self._texts[width] = f"{self._before}{'), ('.join(self._listed(place) for place in range(width))}{self._after}"
+            rows = "), (".join(self._listed(place) for place in range(width))
+            self._texts[width] = f"{self._before}{rows}{self._after}"
         return self._texts[width]
 
     def _listed(self, place: int) -> str:
@@ -284,9 +289,7 @@ class _Wide:
 
     def rows(self, members: _Members) -> list[Row]:
         """Return what the list wants to know of each member."""
-        columns = [
-            _column(members.column(name), may_be_nothing=name in self._may_be_nothing) for name in self._columns
-        ]
+        columns = [_column(members.column(name), may_be_nothing=name in self._may_be_nothing) for name in self._columns]
         return list(zip(*columns, strict=True))
 
     def row(self, member: Mapping[str, object]) -> Row:
