@@ -126,8 +126,8 @@ class BlockingBatcher:
     def _is_worth_a_lane(self) -> bool:
         """Tell whether about as many wait as are still to come; the last few need not be waited for.
 
-        A single carrier waits for all of them. Its store is in this process and lets go of the interpreter at each
-        statement, and would stand in line for it with whoever is being woken: twice the time of a batch on SQLite.
+        A single carrier waits for all of them. Its store works in this process, and would share the processors with
+        whoever is being woken: a sixth fewer cycles on SQLite.
         """
         waiting, answered = self._unanswered - self._under_way, len(self._answered)
         if answered and self._most_carriers == 1:

@@ -40,14 +40,14 @@ class SeenEnds:
 
     def learn(self, verbs: Sequence[Verb], answers: Sequence[Answer | Locked]) -> None:
         """Remember the records that have ended, by what was answered to these verbs."""
+        ended: list[bytes] = []
         for verb, answer in zip(verbs, answers, strict=True):
             if type(verb) is Complete and type(answer) is Kept:
-                identity = verb.ownership.identity
+                ended.append(verb.ownership.identity)
             elif type(answer) is Replay and type(verb) is Claim:
-                identity = verb.identity
-            else:
-                continue
-            self.note((identity,))
+                ended.append(verb.identity)
+        if ended:
+            self.note(ended)
 
     def note(self, identities: Sequence[bytes]) -> None:
         """Remember records that have ended."""
