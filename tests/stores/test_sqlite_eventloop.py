@@ -438,6 +438,24 @@ def test_a_checkpoint_after_a_write_is_the_threads_and_nobody_waits_for_it(
     assert copied[0] is False
 
 
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_write_that_is_under_way_when_the_store_closes_is_told(tmp_path: Path, is_taken: bool) -> None:
+    async def scenario(backend: AsyncBackend) -> list[Any]:
+        if is_taken:
+            await batch(backend, MANY[3], by="somebody else")
+        waiting = [batch(backend, *MANY), batch(backend, *(f"next {key}" for key in MANY))]
+        await backend.sessions.close()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    first, second = on_loop(tmp_path, scenario)
+
+    assert [type(answer) for answer in second] == [Granted] * FEWEST
+    if is_taken:  # Nothing of it is there, and nobody is left who could look at each.
+        assert isinstance(first, DefiniteFailure)
+    else:
+        assert [type(answer) for answer in first] == [Granted] * FEWEST
+
+
 def test_a_loop_that_ends_during_a_write_leaves_the_file_to_the_next(tmp_path: Path) -> None:
     opened_sqlite(tmp_path).sessions.close()
     backend = open_async(sqlite_url(tmp_path))

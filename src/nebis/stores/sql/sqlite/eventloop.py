@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from nebis.flow import Ask, Flow
+from nebis.ports.store import DefiniteFailure
 from nebis.stores.sql.asks import Write, Written
 from nebis.stores.sql.sqlite.plural import BoundWrite, bound_write
 
@@ -58,6 +59,7 @@ class LoopTurns:
         self._waiting: deque[tuple[Flow[Any], Ask[Any], asyncio.Future[Any]]] = deque()
         """Flows that wait for the connection, each with what it asks for."""
         self._batches_apart = 0
+        self._has_ended = False
 
     def belong_to(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Tell whether they are this loop's, in the process that started the thread."""
@@ -81,6 +83,7 @@ class LoopTurns:
         """Do a last piece of work on the thread, after all that was asked for, and end it."""
         while self._waiting:
             self._run_on_thread(*self._waiting.popleft())
+        self._has_ended = True
         ended = self.call(last)
         self._thread.shutdown(wait=False)
         return ended
@@ -96,7 +99,11 @@ class LoopTurns:
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer of whoever waits.
             _tell(future, error, None)
         else:
-            self._waiting.append((flow, ask, future))
+            if self._has_ended:
+                flow.close()
+                _tell(future, DefiniteFailure("the store was closed before this was written"), None)
+            else:
+                self._waiting.append((flow, ask, future))
 
     def _go_on(self) -> None:
         """Perform what waits, one after the other.
@@ -106,13 +113,12 @@ class LoopTurns:
         """
         while self._waiting:
             flow, ask, future = self._waiting[0]
-            is_write = isinstance(ask, Write)
-            if not is_write and self._on_thread and self._on_thread == self._brief_on_thread:
+            if self._on_thread and self._on_thread == self._brief_on_thread and not isinstance(ask, Write):
                 return
             self._waiting.popleft()
             if future.cancelled():
                 flow.close()
-            elif is_write:
+            elif isinstance(ask, Write):
                 self._write(flow, future, ask)
             elif self._on_thread or self._batches_apart:
                 self._batches_apart = max(0, self._batches_apart - 1)
@@ -137,7 +143,7 @@ class LoopTurns:
         if self._loop.time() - started > SLOW_SECONDS:
             self._batches_apart = BATCHES_APART
 
-    def _write(self, flow: Flow[Any], future: asyncio.Future[Any], write: Any) -> None:
+    def _write(self, flow: Flow[Any], future: asyncio.Future[Any], write: Write) -> None:
         """Have a flow's write done by the thread, and go on with the answer."""
         try:
             bound = bound_write(write)
@@ -159,7 +165,7 @@ class LoopTurns:
             return
         written, is_checkpoint_due = result
         self._advance(flow, future, flow.send, written)
-        if is_checkpoint_due:
+        if is_checkpoint_due and not self._has_ended:
             self._submit(_ignore, self._sessions.checkpoint)
 
     def _run_on_thread(self, flow: Flow[Any], ask: Ask[Any], future: asyncio.Future[Any]) -> None:
