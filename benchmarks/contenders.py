@@ -3,26 +3,17 @@
 from benchmarks import naive, ours, peers, web
 from benchmarks.contender import BARE, Contender
 
+# Who is compared with whom stands side by side, and is measured within seconds in every round.
 CONTENDERS: tuple[Contender, ...] = (
     Contender(system=BARE, store="none", app=web.bare, cases=()),
     Contender(system="idle-base-http-middleware", store="none", app=web.idle_middleware, cases=()),
     Contender(
-        system="naive-psycopg", store="postgres", open=naive.psycopg_async, app=web.around_call(naive.psycopg_async)
+        system="fastapi-idempotency-key",
+        store="redis",
+        open=web.in_process(peers.fastapi_idempotency_key_redis),
+        app=peers.fastapi_idempotency_key_redis,
+        is_peer=True,
     ),
-    Contender(system="naive-psycopg-autocommit", store="postgres", open=naive.psycopg_autocommit),
-    Contender(
-        system="naive-asyncpg", store="postgres", open=naive.asyncpg_async, app=web.around_call(naive.asyncpg_async)
-    ),
-    Contender(system="naive-psycopg2-threads", store="postgres", open=naive.psycopg2_threads, uses_threads=True),
-    Contender(
-        system="naive-psycopg2-threads-one-core",
-        store="postgres",
-        open=naive.psycopg2_threads,
-        uses_threads=True,
-        is_held_to_one_core=True,
-    ),
-    Contender(system="naive-sqlite", store="sqlite", open=naive.sqlite_threads, uses_threads=True),
-    Contender(system="naive-sqlite-async", store="sqlite", open=naive.sqlite_async),
     Contender(
         system="nebis",
         store="postgres",
@@ -30,11 +21,18 @@ CONTENDERS: tuple[Contender, ...] = (
         app=ours.protected(ours.postgres_asyncpg),
     ),
     Contender(
+        system="naive-psycopg", store="postgres", open=naive.psycopg_async, app=web.around_call(naive.psycopg_async)
+    ),
+    Contender(
         system="nebis",
         store="postgres",
         open=ours.async_facade(ours.postgres_asyncpg, single_transaction=True),
         cases=("single_tx",),
     ),
+    Contender(
+        system="naive-asyncpg", store="postgres", open=naive.asyncpg_async, app=web.around_call(naive.asyncpg_async)
+    ),
+    Contender(system="naive-psycopg-autocommit", store="postgres", open=naive.psycopg_autocommit),
     Contender(
         system="nebis-psycopg",
         store="postgres",
@@ -47,7 +45,15 @@ CONTENDERS: tuple[Contender, ...] = (
         open=ours.async_facade(ours.postgres, single_transaction=True),
         cases=("single_tx",),
     ),
+    Contender(system="naive-psycopg2-threads", store="postgres", open=naive.psycopg2_threads, uses_threads=True),
     Contender(system="nebis-threads", store="postgres", open=ours.blocking_facade(ours.postgres), uses_threads=True),
+    Contender(
+        system="naive-psycopg2-threads-one-core",
+        store="postgres",
+        open=naive.psycopg2_threads,
+        uses_threads=True,
+        is_held_to_one_core=True,
+    ),
     Contender(
         system="nebis-threads-one-core",
         store="postgres",
@@ -62,15 +68,10 @@ CONTENDERS: tuple[Contender, ...] = (
         cases=("single_tx",),
         uses_threads=True,
     ),
+    Contender(system="naive-sqlite", store="sqlite", open=naive.sqlite_threads, uses_threads=True),
     Contender(system="nebis", store="sqlite", open=ours.async_facade(ours.sqlite), app=ours.protected(ours.sqlite)),
     Contender(system="nebis-threads", store="sqlite", open=ours.blocking_facade(ours.sqlite), uses_threads=True),
-    Contender(
-        system="fastapi-idempotency-key",
-        store="redis",
-        open=web.in_process(peers.fastapi_idempotency_key_redis),
-        app=peers.fastapi_idempotency_key_redis,
-        is_peer=True,
-    ),
+    Contender(system="naive-sqlite-async", store="sqlite", open=naive.sqlite_async),
     Contender(
         system="fastapi-idempotency-key",
         store="sqlite",

@@ -14,7 +14,8 @@ class Plan:
     name: str
     rounds: int
     seconds: float
-    """How long one measurement takes: long enough for hundreds of commits, short enough for rounds to be neighbours."""
+    """How long one measurement takes: long enough for a hundred commits, short enough for those compared to meet the
+    same machine. What others do to it changes within half a minute, so that many short rounds say more than a few."""
     callers: tuple[int, ...]
     replay_callers: tuple[int, ...]
     peer_callers: tuple[int, ...]
@@ -52,8 +53,8 @@ QUICK = Plan(
 )
 FULL = Plan(
     name="full",
-    rounds=5,
-    seconds=1.0,
+    rounds=13,
+    seconds=0.4,
     callers=(1, 16, 64, 256),
     replay_callers=(1, 16, 64, 256),
     peer_callers=(1, 16, 64, 256),

@@ -123,11 +123,19 @@ def test_the_memory_of_ends_is_bounded_and_forgets_the_oldest() -> None:
             outcome=Outcome(kind=OutcomeKind.SUCCEEDED, body=b""),
             retention=KEPT_FOR,
         )
-        for number in (1, 2, 3)
+        for number in (1, 2, 3, 4)
     ]
-    seen.learn(ends, [KEPT] * 3)
+    for end in ends[:3]:  # What one batch ends is kept whole, and forgotten whole.
+        seen.learn([end], [KEPT])
     assert not seen.expects_replays([first(1)])
     assert seen.expects_replays([first(2), first(3)])
+    seen.learn(ends[:2], [KEPT] * 2)
+    assert seen.expects_replays([first(1), first(2), first(3)])
+    for end in ends[2:]:
+        seen.learn([end], [KEPT])
+    assert not seen.expects_replays([first(1)])
+    assert not seen.expects_replays([first(2)])
+    assert seen.expects_replays([first(3), first(4)])
     assert identity_of(ends[0]) == first(1).identity
 
 

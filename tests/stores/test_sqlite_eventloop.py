@@ -445,7 +445,7 @@ def test_a_write_that_is_under_way_when_the_store_closes_is_told(tmp_path: Path,
             await batch(backend, MANY[3], by="somebody else")
         waiting = [batch(backend, *MANY), batch(backend, *(f"next {key}" for key in MANY))]
         await backend.sessions.close()
-        return await asyncio.gather(*waiting, return_exceptions=True)
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
 
     first, second = on_loop(tmp_path, scenario)
 
