@@ -1,5 +1,5 @@
--- Every statement of the SQLite store. They always run between BEGIN IMMEDIATE and COMMIT, so nobody else writes between
--- them and no row needs a lock of its own.
+-- Every statement of the SQLite store. Those that write run between BEGIN IMMEDIATE and COMMIT, so nobody else writes
+-- between them and no row needs a lock of its own; `claim_all` and `complete_all` are transactions of their own.
 -- Plural ones run once per member. Where the members are a list of rows named "member", the list grows to hold many of
 -- them, and one run is for all; a row without an identity is no member. OR FAIL saves a copy of every page: what a
 -- statement that fails left behind is rolled back with all the rest. NULLIF(:name, 0) lets a member say NULL with a
