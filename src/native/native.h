@@ -3,7 +3,8 @@
    The Python code defines what they do: src/nebis/core/native.py says which function each stands for, and
    tests/native compares them. A twin gives the same bytes, or nothing at all for whatever is unusual, and then the
    Python function decides. They keep to four rules: no Python code is called, the interpreter is never let go of,
-   nothing that is given to them is changed, and no cryptography is our own (SHA-256 is OpenSSL's, as hashlib's is). */
+   nothing that is given to them is changed, and no cryptography is our own (SHA-256 is OpenSSL's, as hashlib's is).
+   One is not about bytes: `go_on` drives a flow and calls what performs its asks, which is all that it does. */
 
 #ifndef NEBIS_NATIVE_H
 #define NEBIS_NATIVE_H
@@ -29,6 +30,8 @@ void buffer_end(Buffer *buffer);
 int write_form(Buffer *buffer, PyObject *tree, long depth);
 
 PyObject *json_form(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* A signature (HMAC-SHA-256) whose message is begun. */
 typedef struct {

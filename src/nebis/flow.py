@@ -1,14 +1,16 @@
 """Flows: I/O written once, as generators that yield what they ask of the world.
 
 A flow yields asks and gets their results back; `yield from ask` gives a typed result, a bare `yield ask` costs half and
-is for what every request does. Two small drivers perform the asks, one blocking and one asyncio. Each ask is therefore
-also a crash point, a trace span and a scheduling point.
+is for what every request does. Small drivers perform the asks, blocking or on an event loop. Each ask is therefore also
+a crash point, a trace span and a scheduling point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
+
+from nebis.core.native import twinned
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -27,6 +29,33 @@ class Ask(Generic[R]):
 
 Flow: TypeAlias = Generator[Ask[Any], Any, T]
 """A use case that asks; it contains no async, no clock and no randomness."""
+
+
+@twinned
+def go_on(
+    flow: Flow[T],
+    given: object,
+    performs: Mapping[type[Ask[Any]], Callable[[Any, Any], Any]],
+    turn: object,
+    error: BaseException | None = None,
+) -> tuple[bool, Any]:
+    """Give a flow its answer, or an error in its place, and let it go on while what it asks for is performed at once.
+
+    Return True and its result, or False and the first ask that nobody here performs. What a performer raises is raised
+    inside the flow.
+    """
+    try:
+        ask = flow.send(given) if error is None else flow.throw(error)
+        while (perform := performs.get(type(ask))) is not None:
+            try:
+                answer = perform(turn, ask)
+            except BaseException as raised:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
+                ask = flow.throw(raised)
+            else:
+                ask = flow.send(answer)
+    except StopIteration as stop:
+        return True, stop.value
+    return False, ask
 
 
 def drive(flow: Flow[T], perform: Callable[[Ask[Any]], Any]) -> T:

@@ -60,7 +60,7 @@ class Attempt(AttemptView):
 
     def resource(self, type: str, id: str) -> None:  # noqa: A002 - the words of `nebis list --resource`.
         """Name what this operation works on; shown while it runs, in `show` and `list`, and in the tombstone."""
-        drive(attach_resource(self.record, self._request.policy, checked_resource(type, id)), self._turn.perform)
+        self._turn.run(attach_resource(self.record, self._request.policy, checked_resource(type, id)))
 
     def effect(
         self,
@@ -89,7 +89,7 @@ class Attempt(AttemptView):
             self._request, self.record, name, call, (arguments, named), recall=recall, returns=returns, timeout=timeout
         )
         flow = run_effect(self.record, self._request.policy, self._turn.ledger, planned.plan)
-        return planned.decode(drive(flow, self._turn.perform))
+        return planned.decode(self._turn.run(flow))
 
     def step(
         self,
@@ -109,7 +109,7 @@ class Attempt(AttemptView):
         planned = plan_step(self._request, self.record, name, call, (arguments, named), returns=returns)
         self._turn.target = connection
         flow = run_step(self.record, self._request.policy, self._turn.ledger, planned.plan)
-        return planned.decode(drive(flow, self._turn.perform))
+        return planned.decode(self._turn.run(flow))
 
     def original(self, operation_id: str | UUID) -> Any:
         """Return what the operation of that id was answered, where this request repeats it under a fresh key.
@@ -122,7 +122,7 @@ class Attempt(AttemptView):
 
     def extend_retention(self, span: timedelta) -> None:
         """Keep the answer for at least that long from now: upward only, a shorter span changes nothing."""
-        drive(extend_retention(self.record, self._request.policy, microseconds(span)), self._turn.perform)
+        self._turn.run(extend_retention(self.record, self._request.policy, microseconds(span)))
 
     def transaction(self, target: object | None = None) -> Transaction:
         """Open a transaction whose rows and outcome are committed together; call `tx.finish(result)` inside it.
@@ -197,7 +197,7 @@ class OpenAttempt:
     def settle(self, end: Returned[Any] | Raised) -> Ending:
         """Store how it ended, and say what its caller may be told now that the store confirmed it."""
         try:
-            return drive(concluded(self._request, self._record, self._turn.ended(end)), self._turn.perform)
+            return self._turn.run(concluded(self._request, self._record, self._turn.ended(end)))
         finally:
             self._turn.close()
 
@@ -301,7 +301,7 @@ class Nebis(Catalogue[Operation[Any, Any]]):
         world, _ = self.opened()
         turn = world.turn()
         try:
-            begun = drive(begin(request), turn.perform)
+            begun = turn.run(begin(request))
         except BaseException:
             turn.close()
             raise

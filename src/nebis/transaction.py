@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from nebis.core.record import Outcome, Record
 from nebis.declaration import derived_uuid
 from nebis.errors import EffectInDoubt, MisuseError
-from nebis.flow import drive, drive_async
+from nebis.flow import drive_async
 from nebis.flows.guarded import begin_guarded, commit_guarded, leave_guarded
 from nebis.flows.ledger import Ledger
 from nebis.flows.request import Request
@@ -121,7 +121,7 @@ class Transaction(_Finishable):
             self._check_single(self._turn.single)
         else:
             self._turn.target = self._target
-            drive(begin_guarded(self._record, self._request.policy), self._turn.perform)
+            self._turn.run(begin_guarded(self._record, self._request.policy))
         return self
 
     def __exit__(
@@ -136,11 +136,11 @@ class Transaction(_Finishable):
         if self._turn.transaction is None:
             return
         if error is not None or self._outcome is None:
-            drive(leave_guarded(self._record, self._request.policy), self._turn.perform)
+            self._turn.run(leave_guarded(self._record, self._request.policy))
         if error is None:
             outcome = self._finished()
             messages = tuple(self._staged)
-            drive(commit_guarded(self._record, self._request.policy, outcome, messages), self._turn.perform)
+            self._turn.run(commit_guarded(self._record, self._request.policy, outcome, messages))
             self._turn.settled = outcome
 
 

@@ -14,7 +14,6 @@ from nebis.ports.asks import (
     Draw,
     Elapsed,
     Find,
-    KeepAlive,
     KeepLate,
     KeepTrying,
     MakeClaim,
@@ -144,7 +143,7 @@ class MortalWorld:
                 return self._run_handler(ask.record)
             case CallEffect():
                 return _called(ask)
-            case KeepAlive() | KeepLate() | KeepTrying() | Tell():
+            case KeepLate() | KeepTrying() | Tell():
                 return None
             case _:
                 raise AssertionError(f"no flow asks for {type(ask).__name__}")

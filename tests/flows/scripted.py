@@ -16,7 +16,6 @@ from nebis.ports.asks import (
     Draw,
     Elapsed,
     Find,
-    KeepAlive,
     KeepLate,
     KeepTrying,
     MakeClaim,
@@ -106,7 +105,7 @@ class ScriptedWorld:
                 return self._run_handler(ask.record)
             case CallEffect():
                 return _called(ask)
-            case KeepAlive() | KeepLate() | KeepTrying() | Tell() | TransactionRollback():
+            case KeepLate() | KeepTrying() | Tell() | TransactionRollback():
                 return None
             case _:
                 raise AssertionError(f"no flow asks for {type(ask).__name__}")

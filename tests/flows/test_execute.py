@@ -10,7 +10,7 @@ from nebis.core.record import Outcome, OutcomeKind, State
 from nebis.core.verbs import Claim, Complete
 from nebis.flows.execute import execute
 from nebis.flows.request import Finished, finished
-from nebis.ports.asks import KeepAlive, MakeClaim, RunHandler
+from nebis.ports.asks import Attend, MakeClaim, RunHandler
 from nebis.ports.observer import (
     AttemptStarted,
     Completed,
@@ -52,8 +52,10 @@ def test_claim_is_renewed_before_the_handler_has_its_turn() -> None:
 
     kinds = [type(ask) for ask in world.asked]
     assert kinds.count(MakeClaim) == 1
-    assert kinds.index(KeepAlive) < kinds.index(RunHandler)
-    assert world.of(KeepAlive) == [KeepAlive(RECORD, REQUEST.policy.lease_us, 10.0)]
+    assert kinds.index(Attend) < kinds.index(RunHandler)
+    assert [(ask.answer.record, ask.lease_us, ask.renewal_seconds) for ask in world.of(Attend)] == [
+        (RECORD, REQUEST.policy.lease_us, 10.0)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from nebis.core.verbs import Complete, Intend, TakeOver, Verb
 from nebis.errors import Rejected
 from nebis.flows.recover import MovedOn, due_at, give_up, recover
 from nebis.flows.request import Finished
-from nebis.ports.asks import KeepAlive, RunHandler
+from nebis.ports.asks import Attend, RunHandler
 from nebis.ports.observer import AttemptStarted, Completed, DoubtRaised, GaveUp
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from tests.flows.scripted import Line, ScriptedWorld
@@ -40,7 +40,7 @@ def test_lapsed_record_is_taken_over_as_it_was_seen_and_run() -> None:
     )
     assert isinstance(complete, Complete)
     assert [ask.record for ask in world.of(RunHandler)] == [OWNED]
-    assert len(world.of(KeepAlive)) == 1
+    assert len(world.of(Attend)) == 1
     assert [type(event) for event in world.told] == [AttemptStarted, Completed]
 
 

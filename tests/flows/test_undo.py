@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nebis import EffectInDoubt, NotConfirmed, RecordCorrupt, Rejected, Retryable
-from nebis.core.answers import Answer, Intended, Kept, Locked, Refusal, Refused, Running
+from nebis.core.answers import Answer, Grant, Granted, Intended, Kept, Locked, Refusal, Refused, Running
 from nebis.core.claiming import DOUBT_UNDO_FAILED
 from nebis.core.record import Effect, EffectClass, EffectVerdict, Outcome, OutcomeKind, Record
 from nebis.core.rejection import encode_rejection
@@ -17,7 +17,7 @@ from nebis.flows.plan import EffectPlan
 from nebis.flows.request import Disposition, Failed, Finished, Request
 from nebis.flows.settle import DOUBT_CODE_CHANGED, DOUBT_EFFECT_OPEN
 from nebis.flows.undo import conclude, undo
-from nebis.ports.asks import CallEffect, KeepAlive, Raised, Returned, TransactionCommit, TransactionHold
+from nebis.ports.asks import Attend, CallEffect, Raised, Returned, TransactionCommit, TransactionHold
 from nebis.ports.observer import Completed, TurnedBack
 from nebis.ports.store import IndefiniteFailure
 from tests.flows.scripted import Line, ScriptedWorld
@@ -170,15 +170,15 @@ def test_successor_goes_on_with_the_undo_and_never_calls_the_handler() -> None:
     half = turned_back(RESERVED, CHARGED, replace(CHARGED, name="undo:charge", digest=bytes(32)))
     world = ScriptedWorld(store)
 
-    ending = world.run(attend(REQUEST, half))
+    ending = world.run(attend(REQUEST, Granted(record=half, how=Grant.RESUMED)))
 
     assert isinstance(ending, Finished)
     assert [verb.name for verb in world.verbs if isinstance(verb, Intend)] == ["undo:reserve"]
-    assert len(world.of(KeepAlive)) == 1
+    assert len(world.of(Attend)) == 1
 
 
 def test_record_that_is_not_being_undone_is_the_handlers() -> None:
-    assert ScriptedWorld().run(attend(REQUEST, RECORD)) is RECORD
+    assert ScriptedWorld().run(attend(REQUEST, Granted(record=RECORD, how=Grant.NEW))) is RECORD
 
 
 @pytest.mark.parametrize(

@@ -125,14 +125,14 @@ def make_mortal(nebis: Nebis, doom: Doom) -> None:
     world, _ = nebis.opened()
     mortal: Any = MortalStore(world.backend.store, doom)
     world.backend = dataclasses.replace(world.backend, store=mortal)
-    perform, renew = BlockingTurn.perform, world.heartbeat._renew
+    performs, renew = BlockingTurn.performs, world.heartbeat._renew
 
     def renewed(*arguments: Any) -> None:
         with doom.renewing:
             renew(*arguments)
 
     def performed(turn: BlockingTurn, ask: Ask[Any]) -> Any:
-        name = _name(ask)
+        name, perform = _name(ask), performs[type(ask)]
         if name is None:
             return perform(turn, ask)
         doom.pass_by(f"before {name}")
@@ -141,6 +141,6 @@ def make_mortal(nebis: Nebis, doom: Doom) -> None:
             doom.pass_by(f"after {name}")
         return answer
 
+    BlockingTurn.performs = dict.fromkeys(performs, performed)
     # By name: a method cannot be assigned to under mypy.
-    setattr(BlockingTurn, "perform", performed)  # noqa: B010
     setattr(world.heartbeat, "_renew", renewed)  # noqa: B010

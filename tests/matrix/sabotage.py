@@ -9,18 +9,18 @@ from nebis.core.answers import Kept
 from nebis.core.record import EffectClass
 from nebis.core.verbs import Complete
 from nebis.ports.asks import Apply, CallEffect
-from nebis.runtime import blocking
+from nebis.runtime.blocking import BlockingTurn
 
 
 def _key_per_attempt() -> None:
     """Call the downstream under a key that a successor does not know (F064)."""
-    perform = blocking._PERFORM[CallEffect]
+    perform = BlockingTurn.performs[CallEffect]
 
     def call(turn: Any, ask: CallEffect) -> Any:
         renamed = replace(ask.effect, derived_key=f"{ask.effect.derived_key}-{os.getpid()}")
         return perform(turn, replace(ask, effect=renamed))
 
-    blocking._PERFORM[CallEffect] = call
+    BlockingTurn.performs[CallEffect] = call
 
 
 def _blind_takeover() -> None:
@@ -30,12 +30,12 @@ def _blind_takeover() -> None:
 
 def _answer_unstored() -> None:
     """Answer before the outcome is durable (F006)."""
-    perform = blocking._PERFORM[Apply]
+    perform = BlockingTurn.performs[Apply]
 
     def apply(turn: Any, ask: Apply) -> Any:
         return Kept() if isinstance(ask.verb, Complete) else perform(turn, ask)
 
-    blocking._PERFORM[Apply] = apply
+    BlockingTurn.performs[Apply] = apply
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {

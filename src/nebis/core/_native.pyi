@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Self
 
 class Begun:
@@ -12,3 +12,12 @@ class Marking:
     def of(self, key: str, tenant: str, command: object, /) -> Any | None: ...
 
 def json_form(definition: Callable[..., bytes | None], tree: object, depth: int = 0, /) -> bytes | None: ...
+def go_on(
+    definition: Callable[..., tuple[bool, Any]],
+    flow: Generator[Any, Any, Any],
+    given: object,
+    performs: Mapping[type, Callable[[Any, Any], Any]],
+    turn: object,
+    error: BaseException | None = None,
+    /,
+) -> tuple[bool, Any]: ...

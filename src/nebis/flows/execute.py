@@ -9,16 +9,7 @@ from nebis.flows.enter import enter
 from nebis.flows.request import Ending, Request, finished
 from nebis.flows.settle import complete, rendered
 from nebis.flows.undo import conclude, undo
-from nebis.ports.asks import (
-    KeepAlive,
-    Raised,
-    Returned,
-    RunHandler,
-    Settled,
-    make_keep_alive,
-    make_run_handler,
-    make_tell_claimed,
-)
+from nebis.ports.asks import Raised, Returned, RunHandler, Settled, make_attend, make_run_handler, make_tell_claimed
 
 
 def execute(request: Request) -> Flow[Ending]:
@@ -28,11 +19,11 @@ def execute(request: Request) -> Flow[Ending]:
     the way of nearly every request.
     """
     answer = yield from enter(request)
-    yield make_tell_claimed(answer)
     if not isinstance(answer, Granted):
+        yield make_tell_claimed(answer)
         return without_running(answer)
     record, policy = answer.record, request.policy
-    yield make_keep_alive(record, policy.lease_us, policy.renewal_seconds)
+    yield make_attend(answer, policy.lease_us, policy.renewal_seconds)
     if record.rejection is not None:
         return (yield from undo(request, record))
     end: Returned[object] | Raised | Settled = yield make_run_handler(record)
@@ -55,17 +46,16 @@ def begin(request: Request) -> Flow[Record | Ending]:
     A record that is being undone is undone to its end here, since its handler never runs again.
     """
     answer = yield from enter(request)
-    yield make_tell_claimed(answer)
     if not isinstance(answer, Granted):
+        yield make_tell_claimed(answer)
         return without_running(answer)
-    record, policy = answer.record, request.policy
-    yield make_keep_alive(record, policy.lease_us, policy.renewal_seconds)  # As `attend`, written out.
-    return (yield from undo(request, record)) if record.is_undoing else record
+    return (yield from attend(request, answer))
 
 
-def attend(request: Request, record: Record) -> Flow[Record | Ending]:
+def attend(request: Request, granted: Granted) -> Flow[Record | Ending]:
     """Keep a record alive that was just granted, and return it, or how it ended where only undoing was left."""
-    yield KeepAlive(record, request.policy.lease_us, request.policy.renewal_seconds)
+    record, policy = granted.record, request.policy
+    yield make_attend(granted, policy.lease_us, policy.renewal_seconds)
     return (yield from undo(request, record)) if record.is_undoing else record
 
 

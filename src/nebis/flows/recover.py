@@ -12,7 +12,7 @@ from nebis.flows.execute import attend, run
 from nebis.flows.persist import send_unowned
 from nebis.flows.request import Ending, Request
 from nebis.policy import Policy, microseconds
-from nebis.ports.asks import Draw, Tell, TellClaimed
+from nebis.ports.asks import Draw, Tell
 from nebis.ports.observer import DoubtRaised, GaveUp
 
 
@@ -41,8 +41,7 @@ def recover(request: Request, record: Record) -> Flow[Ending | GivenUp | MovedOn
     answer = yield from take_over(record, request.policy, request.policy.recoveries_limit)
     if not isinstance(answer, Granted):
         return answer
-    yield from TellClaimed(answer)
-    begun = yield from attend(request, answer.record)
+    begun = yield from attend(request, answer)
     return (yield from run(request, begun)) if isinstance(begun, Record) else begun
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from nebis.core.answers import Answer, ClaimAnswer, Locked
+from nebis.core.answers import Answer, ClaimAnswer, Granted, Locked
 from nebis.core.marks import Marks
 from nebis.core.quick import maker
 from nebis.core.record import Effect, Nonce, Outcome, OutcomeKind, Record, RecordId
@@ -84,18 +84,6 @@ class AwaitChange(Ask[bool]):
     identity: bytes
     seconds: float
     waiters_limit: int
-
-
-@dataclass(slots=True)
-class KeepAlive(Ask[None]):
-    """Renew this claim from now on, until the flow ends."""
-
-    record: Record
-    lease_us: int
-    renewal_seconds: float
-
-
-make_keep_alive: Final = maker(KeepAlive)
 
 
 @dataclass(slots=True)
@@ -234,6 +222,18 @@ class TellClaimed(Tell):
 
 
 make_tell_claimed: Final = maker(TellClaimed)
+
+
+@dataclass(slots=True)
+class Attend(TellClaimed):
+    """Tell the observers that a claim was granted, and renew it from now on, until the flow ends."""
+
+    answer: Granted
+    lease_us: int
+    renewal_seconds: float
+
+
+make_attend: Final = maker(Attend)
 
 
 @dataclass(slots=True)

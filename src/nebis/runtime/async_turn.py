@@ -15,13 +15,13 @@ from nebis.errors import ClaimLost, EffectTimedOut, MisuseError, StoreUnavailabl
 from nebis.flow import Ask, Flow, drive_async
 from nebis.ports.asks import (
     Apply,
+    Attend,
     AwaitChange,
     Barrier,
     CallEffect,
     Draw,
     Elapsed,
     Find,
-    KeepAlive,
     KeepLate,
     KeepTrying,
     MakeClaim,
@@ -172,12 +172,13 @@ class AsyncTurn(Turn):
             self._world.signals.leave(ask.identity, wake)
         return True
 
-    def keep_alive(self, ask: KeepAlive) -> None:
-        watch = self._world.heartbeat.watch
+    def attend(self, ask: Attend) -> None:
+        self.tell_claimed(ask)
+        watch, record = self._world.heartbeat.watch, ask.answer.record
         if self.is_driven:  # There is a handler of ours, which may have to be stopped.
-            self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds, self._stop_handler)
+            self._watch = watch(record, ask.lease_us, ask.renewal_seconds, self._stop_handler)
         else:
-            self._watch = watch(ask.record, ask.lease_us, ask.renewal_seconds)
+            self._watch = watch(record, ask.lease_us, ask.renewal_seconds)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         record = self.record = ask.record
@@ -329,7 +330,6 @@ AsyncTurn.performs = {
     Pause: AsyncTurn.pause,
     Elapsed: AsyncTurn.elapsed,
     AwaitChange: AsyncTurn.await_change,
-    KeepAlive: AsyncTurn.keep_alive,
     RunHandler: AsyncTurn.run_handler,
     TransactionBegin: AsyncTurn.transaction_begin,
     TransactionHold: AsyncTurn.transaction_hold,
@@ -346,5 +346,6 @@ AsyncTurn.performs = {
     KeepLate: AsyncTurn.keep_late,
     Tell: AsyncTurn.tell,
     TellClaimed: AsyncTurn.tell_claimed,
+    Attend: AsyncTurn.attend,
     TellCompleted: AsyncTurn.tell_completed,
 }

@@ -6,23 +6,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from nebis.core.answers import Answer, Locked, Refusal
 from nebis.core.record import Record, RecordId
 from nebis.core.verbs import Suspend, Verb, identity_of
 from nebis.errors import MisuseError, StoreUnavailable
-from nebis.flow import Ask, Flow, drive
+from nebis.flow import Ask, Flow, drive, go_on
 from nebis.flows.drain import let_go
 from nebis.ports.asks import (
     Apply,
+    Attend,
     AwaitChange,
     Barrier,
     CallEffect,
     Draw,
     Elapsed,
     Find,
-    KeepAlive,
     KeepLate,
     KeepTrying,
     MakeClaim,
@@ -159,6 +159,8 @@ class BlockingWorld:
 class BlockingTurn(Turn):
     """One request's turn in the blocking world."""
 
+    performs: ClassVar[dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]]]
+    """What is done for each kind of ask; tests put others in their place."""
     transaction: BlockingTransaction | None = None
     """The open transaction of this turn; verbs run inside it while it is open."""
     _world: BlockingWorld
@@ -177,11 +179,9 @@ class BlockingTurn(Turn):
 
     def run(self, flow: Flow[T]) -> T:
         """Run a flow to its end."""
-        return drive(flow, self.perform)
-
-    def perform(self, ask: Ask[Any]) -> Any:
-        """Do what a flow asks for."""
-        return _PERFORM[type(ask)](self, ask)
+        is_over, value = go_on(flow, None, self.performs, self)
+        assert is_over, f"nobody performs {value}"
+        return value  # type: ignore[no-any-return]  # What the flow returned.
 
     def close(self) -> None:
         """End the renewal, and a transaction that nobody ended. The record is not released: the lease decides."""
@@ -250,8 +250,9 @@ class BlockingTurn(Turn):
             self._world.signals.leave(ask.identity, moved.set)
         return True
 
-    def keep_alive(self, ask: KeepAlive) -> None:
-        self._watch = self._world.heartbeat.watch(ask.record, ask.lease_us, ask.renewal_seconds)
+    def attend(self, ask: Attend) -> None:
+        self.tell_claimed(ask)
+        self._watch = self._world.heartbeat.watch(ask.answer.record, ask.lease_us, ask.renewal_seconds)
 
     def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         self.record = ask.record
@@ -338,7 +339,7 @@ def _nobody(_record: Record, _turn: BlockingTurn) -> object:
     raise AssertionError("this turn has no handler of its own")
 
 
-_PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
+BlockingTurn.performs = {
     Apply: BlockingTurn.apply,
     Find: BlockingTurn.find,
     Draw: draw,
@@ -346,7 +347,6 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     Pause: BlockingTurn.pause,
     Elapsed: BlockingTurn.elapsed,
     AwaitChange: BlockingTurn.await_change,
-    KeepAlive: BlockingTurn.keep_alive,
     RunHandler: BlockingTurn.run_handler,
     TransactionBegin: BlockingTurn.transaction_begin,
     TransactionHold: BlockingTurn.transaction_hold,
@@ -363,5 +363,6 @@ _PERFORM: dict[type[Ask[Any]], Callable[[BlockingTurn, Any], Any]] = {
     KeepLate: BlockingTurn.keep_late,
     Tell: BlockingTurn.tell,
     TellClaimed: BlockingTurn.tell_claimed,
+    Attend: BlockingTurn.attend,
     TellCompleted: BlockingTurn.tell_completed,
 }

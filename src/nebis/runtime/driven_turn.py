@@ -8,33 +8,32 @@ all. Callers wait for a future, and whoever cancels them cancels that: the flow 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextvars import Context, copy_context
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record
 from nebis.core.verbs import Suspend, Verb
-from nebis.flow import Ask, Flow
+from nebis.flow import Ask, Flow, go_on
 from nebis.flows.request import Ending
-from nebis.ports.asks import Apply, KeepAlive, MakeClaim, Tell, TellClaimed, TellCompleted
+from nebis.ports.asks import Apply, Attend, MakeClaim, Tell, TellClaimed, TellCompleted
 from nebis.ports.observer import Event
-from nebis.runtime.async_turn import AsyncTurn
+from nebis.runtime.async_turn import AsyncTurn, Performer
 
 if TYPE_CHECKING:
     from nebis.runtime.eventloop import AsyncWorld
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = frozenset({MakeClaim, KeepAlive, Tell, TellClaimed, TellCompleted})
-"""Asks that take no time."""
-
 
 class DrivenTurn(AsyncTurn, Generic[T]):
     """A turn that takes the answers to what its flow asks: to a batch it is whoever waits."""
 
     is_driven = True
+    at_once: ClassVar[dict[type[Ask[Any]], Performer]]
+    """What is done for asks that take no time; tests leave those alone."""
     applies_directly: ClassVar[bool] = True
     """Whether verbs go to the batcher without a performer; not where tests have put performers of their own."""
     _flow: Flow[T]
@@ -51,45 +50,42 @@ class DrivenTurn(AsyncTurn, Generic[T]):
         self.waiter = ended = self._world.loop.create_future()
         self._context = copy_context() if context is None else context
         self._world.under_way.add(self)
-        self._advance(flow.send, None)
+        self.set_result(None)
         return ended
 
     def done(self) -> bool:
         """Tell whether nothing is done with an answer any more."""
         return self._is_over
 
-    def set_result(self, answer: Answer | Locked) -> None:
-        """Go on with an answer."""
-        self._advance(self._flow.send, answer)
-
-    def set_exception(self, error: Exception) -> None:
-        """Go on with what went wrong instead."""
-        self._advance(self._flow.throw, error)
-
-    def _advance(self, go_on: Callable[[Any], Ask[Any]], given: object) -> None:
-        """Let the flow go on until it has to wait."""
-        flow, performs = self._flow, self.performs
+    def set_result(self, answer: Answer | Locked | None) -> None:
+        """Go on with an answer, until the flow has to wait."""
         try:
-            ask = go_on(given)
-            while True:
-                kind = type(ask)
-                try:
-                    if kind in _AT_ONCE:
-                        answer = performs[kind](self, ask)
-                    elif kind is Apply and self._sent(ask.verb):  # type: ignore[attr-defined]  # Only that kind has one.
-                        return
-                    else:
-                        # In a task, and with the ask still to be performed: there it is awaited.
-                        self.task = self._world.loop.create_task(self._rest(ask), context=self._context)
-                        return
-                except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
-                    ask = flow.throw(error)
-                else:
-                    ask = flow.send(answer)
-        except StopIteration as stop:
-            self._tell_result(stop.value)
+            is_over, asked = go_on(self._flow, answer, self.at_once, self)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller, and not for the neighbours in a batch.
             self._tell_error(error)
+        else:
+            self._wait(is_over, asked)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Go on with what went wrong instead."""
+        try:
+            is_over, asked = go_on(self._flow, None, self.at_once, self, error)
+        except BaseException as raised:  # noqa: BLE001 - as above.
+            self._tell_error(raised)
+        else:
+            self._wait(is_over, asked)
+
+    def _wait(self, is_over: bool, asked: Any) -> None:  # noqa: FBT001 - as `go_on` says it.
+        """Tell the result, or see to it that somebody brings an answer to what the flow asked for."""
+        if is_over:
+            self._tell_result(asked)
+            return
+        try:
+            if type(asked) is not Apply or not self._sent(asked.verb):
+                # In a task, and with the ask still to be performed: there it is awaited.
+                self.task = self._world.loop.create_task(self._rest(asked), context=self._context)
+        except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
+            self.set_exception(error)
 
     def _sent(self, verb: Verb) -> bool:
         """Let a verb wait among others, if it may; a lone one is carried by a task of its own, for less."""
@@ -101,29 +97,28 @@ class DrivenTurn(AsyncTurn, Generic[T]):
         world.send(verb, self)
         return True
 
-    async def _rest(self, ask: Ask[Any]) -> None:
+    async def _rest(self, asked: Any) -> None:
         """Do the same in a task, from this ask on, until nothing has to be awaited any more."""
-        flow, performs = self._flow, self.performs
+        flow, performs, at_once, is_over = self._flow, self.performs, self.at_once, False
         try:
             try:
-                while True:
+                while not is_over:
                     try:
-                        if type(ask) is Apply and self._sent(ask.verb):
+                        if type(asked) is Apply and self._sent(asked.verb):
                             self.task = None
                             return
-                        answer = performs[type(ask)](self, ask)
+                        answer = performs[type(asked)](self, asked)
                         # Looked at first, as to ask for the attribute makes an object.
                         if type(answer) is CoroutineType or hasattr(answer, "__await__"):
                             answer = await answer
                     except BaseException as error:  # noqa: BLE001 - the flow decides, as with every driver.
-                        ask = flow.throw(error)
+                        is_over, asked = go_on(flow, None, at_once, self, error)
                     else:
-                        ask = flow.send(answer)
+                        is_over, asked = go_on(flow, answer, at_once, self)
             finally:
                 if self.transaction is not None:
                     await self.close()
-        except StopIteration as stop:
-            self._tell_result(stop.value)
+            self._tell_result(asked)
         except asyncio.CancelledError:
             self.abandon()
             raise
@@ -167,6 +162,9 @@ class DrivenTurn(AsyncTurn, Generic[T]):
         self.task = None
         self._world.left(self)
         return ended
+
+
+DrivenTurn.at_once = {kind: AsyncTurn.performs[kind] for kind in (MakeClaim, Attend, Tell, TellClaimed, TellCompleted)}
 
 
 class OpeningTurn(DrivenTurn["Record | Ending"]):

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from nebis.core.verbs import Verb
 from nebis.errors import InDoubt, NotYet, Rejected
 from nebis.flow import Ask, Flow
 from nebis.policy import microseconds
-from nebis.ports.asks import Apply, CallEffect, Draw, Elapsed, KeepAlive, MakeClaim, Tell
+from nebis.ports.asks import Apply, CallEffect, Draw, Elapsed, MakeClaim, Tell
 from nebis.ports.store import Store
 from nebis.runtime.async_turn import AsyncTurn
 from nebis.runtime.blocking import BlockingTurn, BlockingWorld
@@ -34,7 +34,7 @@ PATIENCE_SECONDS: Final = 30.0
 RETRIES: Final = 10
 """How often a caller comes back after a crash, each time a lease later."""
 _POINTS_LIMIT: Final = 500
-_SILENT: Final = (Draw, Elapsed, KeepAlive, MakeClaim, Tell)
+_SILENT: Final = (Draw, Elapsed, MakeClaim, Tell)
 """Asks that change nothing outside of the process: dying there is dying at the one before."""
 
 
@@ -113,17 +113,21 @@ def _mortal(world: BlockingWorld | AsyncWorld, doom: _Doom) -> Iterator[None]:
 
 
 def _blocking_seam(world: BlockingWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
-    perform: Any = BlockingTurn.perform
+    usual = BlockingTurn.performs
 
     def performed(turn: Any, ask: Ask[Any]) -> Any:
-        if turn._world is not world or isinstance(ask, _SILENT):  # noqa: SLF001 - others' turns live on.
-            return perform(turn, ask)
+        if turn._world is not world:  # noqa: SLF001 - others' turns live on.
+            return usual[type(ask)](turn, ask)
         doom.pass_by(f"before {_name(ask)}")
-        answer = perform(turn, ask)
+        answer = usual[type(ask)](turn, ask)
         doom.pass_by(f"after {_name(ask)}")
         return answer
 
-    return BlockingTurn, "perform", perform, performed
+    return BlockingTurn, "performs", usual, _unless_silent(usual, performed)
+
+
+def _unless_silent(usual: Mapping[type[Ask[Any]], Any], performed: Any) -> dict[type[Ask[Any]], Any]:
+    return {kind: perform if issubclass(kind, _SILENT) else performed for kind, perform in usual.items()}
 
 
 def _async_seam(world: AsyncWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
@@ -140,8 +144,7 @@ def _async_seam(world: AsyncWorld, doom: _Doom) -> tuple[type, str, Any, Any]:
             doom.pass_by(f"after {_name(ask)}")
         return answer
 
-    mortal = {kind: perform if issubclass(kind, _SILENT) else performed for kind, perform in usual.items()}
-    return AsyncTurn, "performs", usual, mortal
+    return AsyncTurn, "performs", usual, _unless_silent(usual, performed)
 
 
 @contextmanager

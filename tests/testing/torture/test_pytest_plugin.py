@@ -201,7 +201,7 @@ def test_a_key_that_was_used_before_is_told(shop: Nebis) -> None:
 
 
 def test_a_rejection_is_an_ending_like_any_other_and_nothing_stays_patched(shop: Nebis) -> None:
-    perform = BlockingTurn.perform
+    performs = BlockingTurn.performs
 
     @shop.operation("pay", effects=Local)
     def pay(order: str) -> str:
@@ -210,4 +210,4 @@ def test_a_rejection_is_an_ending_like_any_other_and_nothing_stays_patched(shop:
     crashes = crash_points(pay, tenant="acct-1", command="order-1")
 
     assert {type(crash.error) for crash in crashes} == {Rejected}
-    assert BlockingTurn.perform is perform
+    assert BlockingTurn.performs is performs

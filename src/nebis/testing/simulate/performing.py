@@ -11,13 +11,13 @@ from nebis.errors import EffectTimedOut, InDoubt, PreconditionFailed, Rejected, 
 from nebis.flow import Ask
 from nebis.ports.asks import (
     Apply,
+    Attend,
     AwaitChange,
     Barrier,
     CallEffect,
     Draw,
     Elapsed,
     Find,
-    KeepAlive,
     KeepLate,
     KeepTrying,
     MakeClaim,
@@ -87,7 +87,7 @@ class Performer:
             TellClaimed: lambda _, __: _DONE,
             TellCompleted: lambda _, __: _DONE,
             KeepLate: lambda _, __: _DONE,
-            KeepAlive: self._keep_alive,
+            Attend: self._attend,
             KeepTrying: self._keep_trying,
             Pause: lambda process, ask: self._wait(process, ask.seconds, None),
             AwaitChange: lambda process, ask: self._wait(process, ask.seconds, answer=True),
@@ -153,8 +153,8 @@ class Performer:
         drawn = self._world.draw()
         return True, ask.make(drawn.record_id, drawn.nonce)
 
-    def _keep_alive(self, process: Process, ask: KeepAlive) -> tuple[bool, Any]:
-        self._world.keep_alive(process, ask.record, ask.lease_us, ask.renewal_seconds)
+    def _attend(self, process: Process, ask: Attend) -> tuple[bool, Any]:
+        self._world.keep_alive(process, ask.answer.record, ask.lease_us, ask.renewal_seconds)
         return _DONE
 
     def _keep_trying(self, process: Process, ask: KeepTrying) -> tuple[bool, Any]:
