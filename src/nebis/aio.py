@@ -166,7 +166,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
     _opening: asyncio.Task[Opened] | None = None
 
     @functools.cached_property
-    def _adopted(self) -> set[asyncio.Task[Any]]:
+    def adopted(self) -> set[asyncio.Task[Any]]:
+        """Return the tasks that hold an attempt and whose own callers may be gone; `close` waits for them."""
         return set()
 
     def operation(
@@ -252,8 +253,8 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Let `close` wait for a task that holds an attempt, whose own caller may be gone."""
-        self._adopted.add(task)
-        task.add_done_callback(self._adopted.discard)
+        self.adopted.add(task)
+        task.add_done_callback(self.adopted.discard)
 
     async def find(self, record_id: RecordId) -> Record | None:
         """Read a record by its public id, whosever it is; raise `StoreUnavailable` if it cannot be read now."""
@@ -345,7 +346,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
         ends_at = time.monotonic() + grace.total_seconds()
         opened.world.is_closing = True
         # What is claimed now is still attempted, in a task that is then among the adopted ones.
-        while under_way := {*self._adopted, *opened.world.waiters()}:
+        while under_way := {*self.adopted, *opened.world.waiters()}:
             _, left = await asyncio.wait(under_way, timeout=max(0.0, ends_at - time.monotonic()))
             if left:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from nebis.core.answers import ClaimAnswer, Granted, Locked, Replay, Running
@@ -46,7 +47,8 @@ def enter(request: Request) -> Flow[ClaimAnswer]:
             answer = yield from _claim_again(claim, request, answer)
         if isinstance(answer, _BUSY):
             if claim.will_wait:
-                answer = yield from outlast_twins(claim, request, lambda: _claim_once(claim, request), answer)
+                # No lambda, for which every request would have to keep what it needs in cells.
+                answer = yield from outlast_twins(claim, request, partial(_claim_once, claim, request), answer)
             if isinstance(answer, Locked):
                 raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
     assert not isinstance(answer, Granted) or answer.record.nonce == claim.nonce  # I6: granted to us and nobody else.

@@ -5,9 +5,11 @@ It says in fewer steps what `exchange` says: the same bytes are stored, and the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
+from nebis.core.quick import maker
 from nebis.errors import ResultUnstorable
 from nebis.http.exchange import (
     FRAMING,
@@ -28,18 +30,16 @@ HeaderList: TypeAlias = list[tuple[bytes, bytes]]
 _NEVER_STORED: Final = frozenset(name.encode() for name in NEVER_STORED)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RawExchange:
     """An answer as an application sends it, or as it is sent on."""
 
-    __slots__ = ("_first_told", "body", "headers", "sealed", "status")
-
-    def __init__(self, status: int, headers: HeaderList, body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-        self.sealed: bytes | None = None
-        """What was given to the store for it, if anything was."""
-        self._first_told: HeaderList | None = None
+    status: int
+    headers: HeaderList
+    body: bytes
+    sealed: bytes | None = None
+    """What was given to the store for it, if anything was."""
+    _first_told: HeaderList | None = None
 
     def exchange(self) -> Exchange:
         """Return the same answer with headers as text."""
@@ -67,9 +67,12 @@ class RawExchange:
         return _framed(int(self.status), [*self._first_told], self.body)
 
 
+make_raw: Final = maker(RawExchange)
+
+
 def raw(exchange: Exchange) -> RawExchange:
     """Return an answer as it is sent."""
-    return RawExchange(exchange.status, encoded(exchange.framed()), exchange.body)
+    return make_raw(exchange.status, encoded(exchange.framed()), exchange.body)
 
 
 def replayed(payload: bytes, mark: bytes) -> RawExchange:
@@ -83,7 +86,7 @@ def _framed(status: int, headers: HeaderList, body: bytes) -> RawExchange:
     """Add the length of the body to headers that have no framing yet."""
     if status not in WITHOUT_BODY:  # What is stored is no 1xx.
         headers.append((b"content-length", b"%d" % len(body)))
-    return RawExchange(status, headers, body)
+    return make_raw(status, headers, body)
 
 
 class _Stored(NamedTuple):

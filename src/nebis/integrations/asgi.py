@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from nebis.aio import AsyncNebis
 from nebis.async_attempt import AsyncOpenAttempt
+from nebis.core.quick import maker
 from nebis.core.strictjson import parse
 from nebis.errors import BodyTooLarge, ConfigError, NebisError
 from nebis.flows.request import Ending
@@ -23,7 +25,7 @@ from nebis.http.body import BodyBuffer
 from nebis.http.exchange import Exchange
 from nebis.http.headers import HeaderPairs, is_json, picked
 from nebis.http.options import Reference
-from nebis.http.rawexchange import RawExchange, raw
+from nebis.http.rawexchange import RawExchange, make_raw, raw
 from nebis.integrations.protection import Admission, Protection
 from nebis.integrations.routetable import announce
 from nebis.ports.asks import Raised, Returned
@@ -51,12 +53,19 @@ _NO_NAMES: Final[Mapping[bytes, str]] = {}
 
 _running: dict[asyncio.Task[None], asyncio.Future[Any]] = {}
 """What the caller of each task waits for. It also keeps tasks alive whose callers are gone (F077)."""
+_adopted_by: dict[asyncio.Task[None], AsyncNebis] = {}
+"""Whose `close` waits for a task."""
 
 
 class Disconnected(Exception):
     """A client that went away before its request was whole: nothing was claimed, and nobody is there to be told."""
 
 
+def _unrendered(_: Any) -> Exchange:
+    raise AssertionError("nobody said how an answer is made here")
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Passage:
     """One request on its way through a route.
 
@@ -64,74 +73,43 @@ class Passage:
     sends is gathered, once there is a claim, and sent on as it was stored.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_has_begun",
-        "_has_sent",
-        "_is_over",
-        "_over",
-        "_pieces",
-        "_receive",
-        "_scope",
-        "_send",
-        "_sent",
-        "_start",
-        "_waiting",
-        "_waiting_more",
-        "answer",
-        "attempt",
-        "body",
-        "end",
-        "error",
-        "headers",
-        "is_own",
-        "protection",
-        "refusal",
-        "render",
-        "tenant",
-        "tree",
-        "wanted",
-    )
-
-    render: Callable[[Any], Exchange]
+    _scope: Scope
+    _receive: Receive
+    _send: Send
+    protection: Admission | None
+    wanted: Mapping[bytes, str]
+    """Which headers are read of this request."""
+    headers: HeaderPairs = ()
+    """These, once the body is whole."""
+    tenant: str = ""
+    body: bytes | None = None
+    """The body, once it is whole: a key is never bound to a part of a command (F081)."""
+    tree: object = None
+    """The whole body, parsed."""
+    refusal: NebisError | None = None
+    """Why the body was not taken; the framework may have made something else of it."""
+    attempt: AsyncOpenAttempt | OpenAttempt | None = None
+    """The claim, once it is made and until it is settled."""
+    answer: RawExchange | Exchange | None = None
+    """What is sent in place of anything that the framework renders."""
+    error: Exception | None = None
+    """What the endpoint raised."""
+    is_own: bool = False
+    """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
+    end: asyncio.Future[Any] | None = None
+    """What the caller waits for while a task of ours runs or a claim is made; cancelled if it is gone."""
+    render: Callable[[Any], Exchange] = _unrendered
     """Makes an answer of what an endpoint returns; set by the framework's half."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> None:
-        self.protection = protection
-        self.wanted = _NO_NAMES if protection is None else protection.wanted
-        """Which headers are read of this request."""
-        self.headers: HeaderPairs = ()
-        """These, once the body is whole."""
-        self.tenant = ""
-        self.body: bytes | None = None
-        """The body, once it is whole: a key is never bound to a part of a command (F081)."""
-        self.tree: object = None
-        """The whole body, parsed."""
-        self.refusal: NebisError | None = None
-        """Why the body was not taken; the framework may have made something else of it."""
-        self.attempt: AsyncOpenAttempt | OpenAttempt | None = None
-        """The claim, once it is made and until it is settled."""
-        self.answer: RawExchange | Exchange | None = None
-        """What is sent in place of anything that the framework renders."""
-        self.error: Exception | None = None
-        """What the endpoint raised."""
-        self.is_own = False
-        """Whether what is being sent is what the endpoint returned, and not what a failure after it was turned into."""
-        self.end: asyncio.Future[Any] | None = None
-        """What the caller waits for while a task of ours runs or a claim is made; cancelled if it is gone."""
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        # Most bodies come in one message, and most answers leave in one: only for others is anything gathered.
-        self._has_begun = False
-        self._pieces: BodyBuffer | None = None
-        self._waiting: Message | None = None
-        self._waiting_more: deque[Message] | None = None
-        self._start: Message | None = None
-        self._sent: bytearray | None = None
-        self._has_sent = False
-        self._is_over = False
-        self._over: asyncio.Event | None = None
+    # Most bodies come in one message, and most answers leave in one: only for others is anything gathered.
+    _has_begun: bool = False
+    _pieces: BodyBuffer | None = None
+    _waiting: Message | None = None
+    _waiting_more: deque[Message] | None = None
+    _start: Message | None = None
+    _sent: bytearray | None = None
+    _has_sent: bool = False
+    _is_over: bool = False
+    _over: asyncio.Event | None = None
 
     @property
     def protected(self) -> Protection:
@@ -231,7 +209,7 @@ class Passage:
                     self._gather(chunk)
                     body = bytes(self._sent)
                 headers = self._start.get("headers", ())
-                live = RawExchange(self._start["status"], headers if type(headers) is list else list(headers), body)
+                live = make_raw(self._start["status"], headers if type(headers) is list else list(headers), body)
                 end = protection.ended(live, error=self.error, is_own=self.is_own or self.error is not None)
                 # Written out, as `settle` would be one coroutine more that every request holds while it waits.
                 try:
@@ -306,6 +284,9 @@ class Passage:
             self._over.set()
 
 
+_make_passage: Final = maker(Passage)
+
+
 def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admission | None = None) -> Awaitable[None]:
     """Run a route in a task that outlives its caller, and send only what the store confirmed (I11)."""
     if scope["type"] != "http" or PASSAGE in scope:
@@ -316,7 +297,8 @@ def guard(app: App, scope: Scope, receive: Receive, send: Send, protection: Admi
 def entered(scope: Scope, receive: Receive, send: Send, protection: Admission | None) -> Passage:
     """Begin the passage of a request; whoever does so ends it by `left`, or hands it to `run_apart`."""
     # In place: a copy of the scope would hide the route from middleware outside.
-    scope[PASSAGE] = passage = Passage(scope, receive, send, protection)
+    wanted = _NO_NAMES if protection is None else protection.wanted
+    scope[PASSAGE] = passage = _make_passage(scope, receive, send, protection, wanted)
     extensions = scope.get("extensions")
     if extensions:
         scope["extensions"] = {name: value for name, value in extensions.items() if name not in _PASSING_BY}
@@ -353,14 +335,17 @@ def start_apart(
     assert end is not None
     task = end.get_loop().create_task(_pass(app, scope, passage), context=context)
     _running[task] = end
+    if nebis is not None:  # As `adopt` does, with one callback for both.
+        _adopted_by[task] = nebis
+        nebis.adopted.add(task)
     task.add_done_callback(_ended, context=context)
-    if nebis is not None:
-        nebis.adopt(task)
 
 
 def _ended(task: asyncio.Task[None]) -> None:
     """Tell the caller how the task ended, if it still waits."""
-    end = _running.pop(task)
+    end, nebis = _running.pop(task), _adopted_by.pop(task, None)
+    if nebis is not None:
+        nebis.adopted.discard(task)
     is_waiting = not end.done()
     if task.cancelled():
         end.cancel()
