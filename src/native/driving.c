@@ -34,14 +34,9 @@ static PyObject *raise_inside(PyObject *definition, PyObject *flow, PyObject *pe
     return gone_on;
 }
 
-PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* Lets it go on until it ends or asks for what nobody here performs; takes the answer. */
+static PyObject *drive(PyObject *definition, PyObject *flow, PyObject *answer, PyObject *performs, PyObject *turn)
 {
-    (void)module;
-    if (count != 5 || !PyDict_CheckExact(args[3])) {
-        return PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), NULL);
-    }
-    PyObject *definition = args[0], *flow = args[1], *performs = args[3], *turn = args[4];
-    PyObject *answer = Py_NewRef(args[2]);
     for (;;) {
         PyObject *value;
         PySendResult sent = PyIter_Send(flow, answer, &value);
@@ -49,7 +44,8 @@ PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count)
         if (sent != PYGEN_NEXT) {
             return sent == PYGEN_RETURN ? pair_of(Py_True, value) : NULL;
         }
-        PyObject *perform = PyDict_GetItemWithError(performs, (PyObject *)Py_TYPE(value));
+        PyObject *perform =
+            performs == NULL ? NULL : PyDict_GetItemWithError(performs, (PyObject *)Py_TYPE(value));
         if (perform == NULL) {
             if (PyErr_Occurred()) {
                 Py_DECREF(value);
@@ -66,4 +62,18 @@ PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count)
             return raise_inside(definition, flow, performs, turn);
         }
     }
+}
+
+PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    (void)module;
+    if (count < 1) {
+        return PyErr_Format(PyExc_TypeError, "its definition comes first");
+    }
+    int has_performers = count == 5 && PyDict_CheckExact(args[3]);
+    if (names != NULL || !(has_performers || count == 2 || count == 3)) {
+        return PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), names);
+    }
+    PyObject *answer = Py_NewRef(count > 2 ? args[2] : Py_None);
+    return drive(args[0], args[1], answer, has_performers ? args[3] : NULL, has_performers ? args[4] : NULL);
 }

@@ -31,7 +31,7 @@ int write_form(Buffer *buffer, PyObject *tree, long depth);
 
 PyObject *json_form(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
-PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 
 /* A signature (HMAC-SHA-256) whose message is begun. */
 typedef struct {

@@ -8,7 +8,8 @@ a crash point, a trace span and a scheduling point.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from types import CoroutineType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from nebis.core.native import twinned
 
@@ -31,12 +32,15 @@ Flow: TypeAlias = Generator[Ask[Any], Any, T]
 """A use case that asks; it contains no async, no clock and no randomness."""
 
 
+_NOBODY: Final[dict[type[Ask[Any]], Callable[[Any, Any], Any]]] = {}
+
+
 @twinned
 def go_on(
     flow: Flow[T],
-    given: object,
-    performs: Mapping[type[Ask[Any]], Callable[[Any, Any], Any]],
-    turn: object,
+    given: object = None,
+    performs: Mapping[type[Ask[Any]], Callable[[Any, Any], Any]] = _NOBODY,
+    turn: object = None,
     error: BaseException | None = None,
 ) -> tuple[bool, Any]:
     """Give a flow its answer, or an error in its place, and let it go on while what it asks for is performed at once.
@@ -60,18 +64,16 @@ def go_on(
 
 def drive(flow: Flow[T], perform: Callable[[Ask[Any]], Any]) -> T:
     """Run a flow to its end, performing each ask in turn. What an ask raises is raised inside the flow."""
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                result = perform(ask)
-            except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(result)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
+    is_over, asked = go_on(flow)
+    while not is_over:
+        try:
+            answer = perform(asked)
+        except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
+            is_over, asked = go_on(flow, error=error)
+        else:
+            is_over, asked = go_on(flow, answer)
+    result: T = asked
+    return result
 
 
 async def drive_async(flow: Flow[T], perform: Callable[[Ask[Any]], Awaitable[Any] | Any]) -> T:
@@ -82,17 +84,16 @@ async def drive_async(flow: Flow[T], perform: Callable[[Ask[Any]], Awaitable[Any
     What `perform` returns is awaited if it can be: an answer that is there at once costs no coroutine. No answer is
     an awaitable itself.
     """
-    try:
-        ask = next(flow)
-        while True:
-            try:
-                result = perform(ask)
-                if hasattr(result, "__await__"):
-                    result = await result
-            except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
-                ask = flow.throw(error)
-            else:
-                ask = flow.send(result)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
+    is_over, asked = go_on(flow)
+    while not is_over:
+        try:
+            answer = perform(asked)
+            # Looked at first, as to ask for the attribute makes an object.
+            if type(answer) is CoroutineType or hasattr(answer, "__await__"):
+                answer = await answer
+        except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on to the caller.
+            is_over, asked = go_on(flow, error=error)
+        else:
+            is_over, asked = go_on(flow, answer)
+    result: T = asked
+    return result

@@ -15,9 +15,9 @@ def json_form(definition: Callable[..., bytes | None], tree: object, depth: int 
 def go_on(
     definition: Callable[..., tuple[bool, Any]],
     flow: Generator[Any, Any, Any],
-    given: object,
-    performs: Mapping[type, Callable[[Any, Any], Any]],
-    turn: object,
-    error: BaseException | None = None,
     /,
+    given: object = None,
+    performs: Mapping[type, Callable[[Any, Any], Any]] = ...,
+    turn: object = None,
+    error: BaseException | None = None,
 ) -> tuple[bool, Any]: ...

@@ -6,6 +6,7 @@ in flight.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 from nebis.core.answers import (
@@ -15,14 +16,14 @@ from nebis.core.answers import (
     Locked,
 )
 from nebis.core.record import Outcome, OutcomeKind, Record, State
-from nebis.core.verbs import Claim, Complete, Doubt
+from nebis.core.verbs import Claim, Doubt, make_complete
 from nebis.errors import InFlight, NotConfirmed, StoreUnavailable, WriteInDoubt
 from nebis.flow import Flow
 from nebis.flows.enter import RETRY_AFTER_SECONDS, outlast_twins
 from nebis.flows.execute import without_running
 from nebis.flows.guarded import DOUBT_ENDED_INSIDE, learn, tell_ended_inside, undo
 from nebis.flows.persist import send_claim, send_owned
-from nebis.flows.request import Disposition, Ending, Failed, Finished, Request, finished
+from nebis.flows.request import Disposition, Ending, Failed, Request, finished, make_finished
 from nebis.flows.settle import classified, doubt, rendered
 from nebis.flows.welcome import weigh, welcome
 from nebis.ports.asks import (
@@ -69,7 +70,7 @@ def execute_single(request: Request) -> Flow[Ending]:
 def _enter(request: Request, claim: Claim) -> Flow[Record | Ending]:
     """Come to own the record inside a transaction, or say how the request ends without running."""
     answer = yield from _claim_inside(claim)
-    answer = yield from outlast_twins(claim, request, lambda: _claim_inside(claim), answer)
+    answer = yield from outlast_twins(claim, request, partial(_claim_inside, claim), answer)
     if isinstance(answer, Locked):
         raise InFlight(claim.operation, operation_id=None, retry_after_seconds=RETRY_AFTER_SECONDS)
     yield from TellClaimed(answer)
@@ -104,7 +105,7 @@ def _commit(
 ) -> Flow[Ending]:
     """Write the outcome and commit everything at once."""
     try:
-        verb = Complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
+        verb = make_complete(ownership=record.ownership, outcome=outcome, retention=request.policy.kept)
         answer = yield from TransactionSettle(verb, messages)
         if answer is not None:
             assert isinstance(answer, Kept)  # I2: nobody else can have seen a claim that is not committed.
@@ -124,7 +125,7 @@ def _commit(
         yield from _doubt_ended_inside(request, claim, record)
     yield from weigh(request, outcome)
     yield from TellCompleted(record, outcome.kind)
-    return Finished(record_id=record.record_id, outcome=outcome, is_replay=False)
+    return make_finished(record_id=record.record_id, outcome=outcome, is_replay=False)
 
 
 def _decided(record: Record, found: Record | None, failure: StoreFailure) -> Ending:

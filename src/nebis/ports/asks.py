@@ -140,14 +140,14 @@ class TransactionHold(Ask[Record | Locked | None]):
     identity: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionApply(Ask[Answer | Locked]):
     """Apply a verb inside the transaction of this turn."""
 
     verb: Verb
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionSettle(Ask[Answer | Locked | None]):
     """Apply the last verb inside the transaction of this turn, and stage messages if it is kept.
 

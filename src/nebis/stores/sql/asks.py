@@ -1,4 +1,7 @@
-"""What a SQL store asks of a connection."""
+"""What a SQL store asks of a connection.
+
+A query is not frozen, for the reason that the asks of `ports.asks` have.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class Columns(Sequence[Member]):
         return {**self.alike, **{name: column[place] for name, column in self.by_name.items()}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Query(Ask[list[Row]]):
     """Run one statement and return its rows.
 

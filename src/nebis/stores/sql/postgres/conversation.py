@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from nebis.errors import MisuseError
-from nebis.flow import Ask, Flow
+from nebis.flow import Ask, Flow, go_on
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.stores.sql.asks import Begin, Columns, Commit, Query, Rollback, Row, Statement
 from nebis.stores.sql.postgres.failures import Stage, Trouble, is_lost_replication, judge, leaves_connection_usable
@@ -22,7 +22,7 @@ from nebis.stores.sql.statements import lone, sharing
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Execute(Ask[list[Row]]):
     """Send one statement and return its rows as plain tuples."""
 
@@ -74,18 +74,16 @@ class Conversation:
         return value
 
     def _relay(self, flow: Flow[T]) -> Flow[T]:
-        try:
-            ask = next(flow)
-            while True:
-                try:
-                    answer = yield from self._answer(ask)
-                except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on.
-                    ask = flow.throw(error)
-                else:
-                    ask = flow.send(answer)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
+        is_over, asked = go_on(flow)
+        while not is_over:
+            try:
+                answer = yield from self._answer(asked)
+            except BaseException as error:  # noqa: BLE001 - the flow decides; what it does not catch goes on.
+                is_over, asked = go_on(flow, error=error)
+            else:
+                is_over, asked = go_on(flow, answer)
+        value: T = asked
+        return value
 
     def _answer(self, ask: Ask[Any]) -> Flow[Any]:
         match ask:
