@@ -15,7 +15,7 @@ from nebis.core.verbs import Claim, Verb
 from nebis.flow import Ask, drive
 from nebis.stores.sql.asks import Query, Row
 from nebis.stores.sql.dialect import postgres_dialect
-from nebis.stores.sql.exchanging import Exchange, is_exchange
+from nebis.stores.sql.exchanging import Exchange, exchange_one, is_exchange
 from tests.runtime.verbs import claim, completion, renewal
 
 INSTANT = 1_000
@@ -64,7 +64,7 @@ def test_everybody_gets_its_own_answer_or_none(new: list[int], done: list[int]) 
     assert set(exchange.ended) == {claim(number).identity for number in done}
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [2, 3])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_one_kind_is_asked_for_by_a_statement_of_its_own(number: int, is_new: bool) -> None:
     kind = claim if is_new else completion
@@ -77,26 +77,40 @@ def test_one_kind_is_asked_for_by_a_statement_of_its_own(number: int, is_new: bo
         assert ask.members is not None
         assert len(ask.members) == number
         begun, fences, instant, done = row([1] if is_new else [], [] if is_new else [1])
-        if number == 1:
-            return [(begun, 100, instant)] if is_new else [(done, None)]
         return [(begun, fences, instant)] if is_new else [(done,)]
 
     exchange = Exchange(verbs)
     drive(exchange.run(postgres_dialect().statements, None), perform)
 
     assert exchange.answers == {claim(1).identity: granted(claim(1), 1) if is_new else KEPT}
-    assert statements == [("claim" if is_new else "complete") + ("" if number == 1 else "_all")]
+    assert statements == ["claim_all" if is_new else "complete_all"]
 
 
-@pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("kind", [claim, completion])
-def test_one_kind_may_find_nothing_as_it_hoped(kind: Callable[[int], Verb], number: int) -> None:
-    nothing: list[Row] = [] if number == 1 else [(None, None, None)] if kind is claim else [(None,)]
-    exchange = Exchange([kind(each) for each in range(number)])
+def test_one_kind_may_find_nothing_as_it_hoped(kind: Callable[[int], Verb]) -> None:
+    nothing: list[Row] = [(None, None, None)] if kind is claim else [(None,)]
+    exchange = Exchange([kind(each) for each in range(2)])
 
     drive(exchange.run(postgres_dialect().statements, None), lambda _: nothing)
 
     assert exchange.answers == {}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_lone_verb_is_asked_for_by_itself_and_may_find_nothing_as_it_hoped(is_new: bool) -> None:
+    verb = claim(1) if is_new else completion(1)
+    rows: list[list[Row]] = [[(claim(1).identity, 100, INSTANT)] if is_new else [(claim(1).identity, None)], []]
+    statements = []
+
+    def perform(ask: Ask[object]) -> list[Row]:
+        assert isinstance(ask, Query)
+        statements.append(ask.statement.name)
+        return rows.pop(0)
+
+    answers = [drive(exchange_one(postgres_dialect().statements, verb, None), perform) for _ in range(2)]
+
+    assert answers == [granted(claim(1), 1) if is_new else KEPT, None]
+    assert statements == 2 * ["claim" if is_new else "complete"]
 
 
 def test_only_claims_and_completions_are_exchanged() -> None:

@@ -31,7 +31,6 @@ LEASE = PolicyOptions(
 SCHEMA = "CREATE TABLE applied (payment text NOT NULL)"
 """Without any key: a second row would be seen."""
 MOMENTS: tuple[tuple[type, str], ...] = (
-    (BlockingTurn, "perform"),
     (BlockingPsycopgTransactions, "perform"),
     (SqliteTransaction, "_perform"),
     (SqliteTransaction, "commit"),
@@ -81,13 +80,17 @@ class Executioner:
         self._passed = 0
 
     def watch(self, owner: type, name: str) -> None:
-        act: Callable[..., Any] = getattr(owner, name)
+        setattr(owner, name, self._watched(getattr(owner, name)))
 
+    def watch_turns(self) -> None:
+        BlockingTurn.performs = {kind: self._watched(act) for kind, act in BlockingTurn.performs.items()}
+
+    def _watched(self, act: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any) -> Any:
             self.pass_moment()
             return act(*arguments)
 
-        setattr(owner, name, watched)
+        return watched
 
     def pass_moment(self) -> None:
         self._passed += 1
@@ -99,6 +102,7 @@ def live(url: str, folder: str, mode: str, number: int) -> None:
     nebis, ledger = open_ledger(url, folder, mode)
     nebis.open()
     executioner = Executioner(number)
+    executioner.watch_turns()
     for owner, name in MOMENTS:
         executioner.watch(owner, name)
     assert not isinstance(ledger.handle(message(number, mode)), Later)

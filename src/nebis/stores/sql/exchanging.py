@@ -5,12 +5,12 @@ Whatever does not go as hoped is left unanswered, for `batch` to look at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from struct import pack, unpack
 from typing import Any, Final
 
-from nebis.core.answers import Answer, Grant, Locked, make_granted
+from nebis.core.answers import Answer, Grant, Granted, Kept, Locked, make_granted
 from nebis.core.claiming import first_life
 from nebis.core.owning import KEPT
 from nebis.core.verbs import Claim, Complete, Verb
@@ -30,6 +30,22 @@ _owned_identity: Final = attrgetter("ownership.identity")
 def is_exchange(verbs: Iterable[Verb]) -> bool:
     """Tell whether these are claims and completions and nothing else."""
     return _EXCHANGED.issuperset(map(type, verbs))
+
+
+def exchange_one(statements: Statements, verb: Any, now: int | None) -> Flow[Granted | Kept | None]:
+    """Claim or complete one record; return None where that did not go as hoped.
+
+    What puts answers into one row, and what goes around others, would only cost a lone verb time.
+    """
+    rows: list[Row]
+    if type(verb) is Claim:
+        rows = yield Query(statements.claim, {"now": now}, [claiming(verb)])
+        if not rows:
+            return None
+        [(_, fence, instant)] = rows
+        return make_granted(record=first_life(verb, instant, fence), how=_NEW)
+    rows = yield Query(statements.complete, {"now": now}, [completing(verb)], statements.complete_alone)
+    return KEPT if rows else None
 
 
 class Exchange:
@@ -59,24 +75,7 @@ class Exchange:
 
     def run(self, statements: Statements, now: int | None) -> Flow[None]:
         """Claim and complete in one trip."""
-        if len(self._asked) == 1:
-            return self._run_one(statements, {"now": now})
-        return self._run_all(statements, {"now": now})
-
-    def _run_one(self, statements: Statements, shared: Mapping[str, object]) -> Flow[None]:
-        """Ask for one verb: what puts answers into one row, and what goes around others, would only cost it time."""
-        rows: list[Row]
-        if self._claims:
-            rows = yield Query(statements.claim, shared, [claiming(self._claims[0])])
-            if rows:
-                [(identity, fence, instant)] = rows
-                self._grant(bytes(identity), (fence,), instant)
-        else:
-            members = [completing(self._completions[0])]
-            rows = yield Query(statements.complete, shared, members, statements.complete_alone)
-            self._keep(b"".join([row[0] for row in rows]))
-
-    def _run_all(self, statements: Statements, shared: Mapping[str, object]) -> Flow[None]:
+        shared = {"now": now}
         rows: list[Row]
         if not self._completions:
             assert statements.claim_all is not None

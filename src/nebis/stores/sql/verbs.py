@@ -8,7 +8,7 @@ from typing import Any
 from nebis.core.answers import Answer, Locked
 from nebis.core.record import Record, RecordId, State
 from nebis.core.replaying import Ended
-from nebis.core.verbs import Verb
+from nebis.core.verbs import Complete, Verb
 from nebis.flow import Flow
 from nebis.ports.store import (
     Capabilities,
@@ -27,7 +27,7 @@ from nebis.stores.sql.at_once import at_once
 from nebis.stores.sql.batch import Batch
 from nebis.stores.sql.clockhand import STRIDE_BLOCKS, STRIDE_ROWS, ClockHand
 from nebis.stores.sql.dialect import Dialect
-from nebis.stores.sql.exchanging import Exchange, is_exchange
+from nebis.stores.sql.exchanging import Exchange, exchange_one, is_exchange
 from nebis.stores.sql.inbox import SqlInbox
 from nebis.stores.sql.outbox import SqlOutbox
 from nebis.stores.sql.replaying import read_ended, read_replays
@@ -80,12 +80,23 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
 
     def _exchange(self, verbs: Sequence[Verb], now: int | None) -> Flow[list[Answer | Locked]]:
         """Claim and complete in one trip, then look at what was in the way of either."""
+        if len(verbs) == 1:
+            return (yield from self._exchange_one(verbs, now))
         exchange = Exchange(verbs)
         yield from exchange.run(self._statements, now)
         if len(exchange.answers) == len(verbs):
             self._seen.note(exchange.ended)
             return exchange.in_order()
         return (yield from self._settle(Batch(self._statements, verbs, now, exchange.answers, is_tried=True)))
+
+    def _exchange_one(self, verbs: Sequence[Verb], now: int | None) -> Flow[list[Answer | Locked]]:
+        [verb] = verbs
+        answer = yield from exchange_one(self._statements, verb, now)
+        if answer is None:
+            return (yield from self._settle(Batch(self._statements, verbs, now, {}, is_tried=True)))
+        if type(verb) is Complete:
+            self._seen.note((verb.ownership.identity,))
+        return [answer]
 
     def _settle(self, batch: Batch) -> Flow[list[Answer | Locked]]:
         """Answer all that a batch has left."""
