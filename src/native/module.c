@@ -4,7 +4,7 @@
 
 static PyMethodDef functions[] = {
     {"json_form", (PyCFunction)(void (*)(void))json_form, METH_FASTCALL, "Give the canonical form of plain JSON."},
-    {"go_on", (PyCFunction)(void (*)(void))go_on, METH_FASTCALL | METH_KEYWORDS, "Let a flow go on until it has to wait."},
+    {"go_on", (PyCFunction)(void (*)(void))go_on, METH_FASTCALL | METH_KEYWORDS, "Let a flow go on until it waits."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -118,7 +118,6 @@ class DrivenTurn(AsyncTurn, Generic[T]):
             finally:
                 if self.transaction is not None:
                     await self.close()
-            self._tell_result(asked)
         except asyncio.CancelledError:
             self.abandon()
             raise
@@ -130,6 +129,8 @@ class DrivenTurn(AsyncTurn, Generic[T]):
                 assert task is not None  # It is this one.
                 task.add_done_callback(asyncio.Task.exception)  # Else the loop would complain that nobody asked.
                 raise
+        else:
+            self._tell_result(asked)
 
     def _observed(self, event: Event) -> None:
         # A copy, as the handler's task may be in the other one at this moment.
