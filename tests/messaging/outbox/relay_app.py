@@ -28,7 +28,7 @@ class FileBroker:
             if self._arrived == self._fatal:
                 if self._signal is signal.SIGSTOP:
                     # Who is frozen while its first write is still being checkpointed holds the whole of a SQLite file.
-                    await asyncio.sleep(0.3)
+                    await asyncio.sleep(1.5)
                 os.kill(os.getpid(), self._signal)
         return [Confirmed()] * len(messages)
 
@@ -40,10 +40,11 @@ class FileBroker:
 
 
 broker = FileBroker(Path(os.environ["LEDGER"]))
+lease = timedelta(seconds=float(os.environ.get("LEASE_SECONDS", "1")))
 policy = RelayPolicy(
     batch=20,
-    lease=timedelta(seconds=float(os.environ.get("LEASE_SECONDS", "1"))),
-    publish_timeout=timedelta(seconds=0.5),
+    lease=lease,
+    publish_timeout=lease / 2,
     idle=timedelta(milliseconds=20),
 )
 blocking = Nebis(os.environ["STORE"], housekeeping=False)

@@ -72,9 +72,8 @@ def test_relays_that_are_killed_lose_nothing_and_keep_the_order_f106(place: Plac
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_relay_that_is_stopped_past_its_lease_marks_nothing_when_it_wakes_up_f114(place: Place) -> None:
     place.bench.stage(*(message(f"k/{number}", "k") for number in range(6)))
-    sleeper = place.start(
-        "relay", "--app", f"{APP}:relay", "--once", "--json", FATAL_MESSAGE="2", FATAL_SIGNAL="SIGSTOP"
-    )
+    fate = {"FATAL_MESSAGE": "2", "FATAL_SIGNAL": "SIGSTOP", "LEASE_SECONDS": "4"}
+    sleeper = place.start("relay", "--app", f"{APP}:relay", "--once", "--json", **fate)
     os.waitpid(sleeper.pid, os.WUNTRACED)
 
     successor = place.start("relay", "--app", f"{APP}:relay")
