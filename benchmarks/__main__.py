@@ -31,7 +31,7 @@ def run(plan: Plan, log_path: Path) -> dict[str, Any]:
     told, book, before = machine(), Book(), processor_time()
     stores = {contender.store for contender in chosen(plan)}
     try:
-        with stage(stores, log_path) as opened:
+        with stage(stores, log_path, served_gigabytes=plan.served_gigabytes) as opened:
             _measure(plan, opened, book, stores & {"postgres", "sqlite"})
     except KeyboardInterrupt:
         book.note("run", "ended early by whoever started it")

@@ -24,6 +24,8 @@ class Plan:
     """Rows in the tables whose claims are compared with those of an empty one."""
     purge_rows: int
     storage_cycles: int
+    served_gigabytes: int
+    """How much PostgreSQL has written before it is measured: as much as it will write, for a log that is used again."""
     only: tuple[str, ...] = GROUPS
     systems: tuple[str, ...] = ()
     """Names of contenders to be measured; empty for all."""
@@ -50,6 +52,7 @@ QUICK = Plan(
     growth_rows=(200_000,),
     purge_rows=200_000,
     storage_cycles=10_000,
+    served_gigabytes=1,
 )
 FULL = Plan(
     name="full",
@@ -62,6 +65,7 @@ FULL = Plan(
     growth_rows=(1_000_000, 10_000_000),
     purge_rows=1_000_000,
     storage_cycles=100_000,
+    served_gigabytes=4,
 )
 
 
@@ -82,6 +86,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--purge-rows", type=int)
     parser.add_argument("--storage-cycles", type=int)
+    parser.add_argument("--served-gigabytes", type=int)
     for name in ("callers", "replay-callers", "peer-callers", "http-callers", "growth-rows"):
         parser.add_argument(f"--{name}", type=_numbers)
 

@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
+import psycopg
+
 from benchmarks.book import Book, Measured
 from benchmarks.child import Child, DidNotStart
 from benchmarks.contender import BARE, Contender, Places
@@ -19,7 +21,13 @@ from tests.engines.postgres import PostgresServer
 from tests.engines.valkey import ValkeyServer
 
 # Enough that neither memory nor checkpoints decide; durability is PostgreSQL's default.
-POSTGRES_SETTINGS = {"max_connections": "500", "shared_buffers": "512MB", "max_wal_size": "4GB"}
+POSTGRES_SETTINGS = {
+    "max_connections": "500",
+    "shared_buffers": "2GB",
+    "min_wal_size": "4GB",
+    "max_wal_size": "8GB",
+}
+_PAGES_PER_GIGABYTE = 131_072
 _REDIS_DATABASES = 16
 
 
@@ -46,8 +54,8 @@ class Stage:
 
 
 @contextmanager
-def stage(stores: Iterable[str], log_path: Path) -> Iterator[Stage]:
-    """Start the servers that these stores need, and end them."""
+def stage(stores: Iterable[str], log_path: Path, *, served_gigabytes: int = 1) -> Iterator[Stage]:
+    """Start the servers that these stores need, and end them; PostgreSQL as if it had written so much already."""
     wanted = set(stores)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nebis-bench-")))
@@ -57,11 +65,30 @@ def stage(stores: Iterable[str], log_path: Path) -> Iterator[Stage]:
             if "postgres" in wanted
             else None
         )
+        if postgres is not None:
+            _let_serve(postgres, served_gigabytes)
         valkey = stack.enter_context(ValkeyServer()) if "redis" in wanted else None
         if valkey is not None:
             # What Redis itself recommends, and faster: its users may lose the answers of the last second.
             import_module("redis").Redis.from_url(valkey.url).config_set("appendfsync", "everysec")
         yield Stage(directory, log, postgres, valkey)
+
+
+def _let_serve(postgres: PostgresServer, gigabytes: int) -> None:
+    """Let a new server be as one that has served for an hour, before anybody is measured.
+
+    Until it has written that much it makes each file of its log anew, fills it with zeros and syncs it, in which time
+    nobody can commit, and touches each page of its shared memory for the first time. Afterwards it uses both again.
+    """
+    with psycopg.connect(postgres.create_database(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE filler (page text)")
+        connection.execute("ALTER TABLE filler ALTER page SET STORAGE PLAIN")
+        # Two at a time: what is dropped leaves the memory that it had to what comes next.
+        for written in range(0, gigabytes, 2):
+            pages = min(2, gigabytes - written) * _PAGES_PER_GIGABYTE
+            connection.execute("INSERT INTO filler SELECT repeat('x', 8000) FROM generate_series(1, %s)", (pages,))
+            connection.execute("TRUNCATE filler")
+        connection.execute("CHECKPOINT")  # Makes the files of the log those that come next.
 
 
 def chosen(plan: Plan) -> list[Contender]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from nebis.answering import Execution, answer_of, answered
 from nebis.async_attempt import AsyncAttempt, AsyncOpenAttempt, Beginning
@@ -30,6 +30,7 @@ from nebis.flow import drive_async
 from nebis.flows.execute import execute
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
+from nebis.handling import make_handling
 from nebis.policy import GRACE
 from nebis.ports.store import StoreFailure
 from nebis.recovery import Patience, Recovery, Report, perform_async
@@ -40,6 +41,8 @@ from nebis.stores import open_async
 
 C = TypeVar("C")
 R = TypeVar("R")
+
+_running_loop: Final = asyncio.get_running_loop
 
 
 class AsyncOperation(Generic[C, R]):
@@ -123,13 +126,7 @@ class AsyncOperation(Generic[C, R]):
 
     def handling(self, request: Request, command: C) -> Callable[[Record, AsyncTurn], Awaitable[R]]:
         """Return what runs the handler with a command, as the owner of its record."""
-        return functools.partial(self._handle, request, command)
-
-    def _handle(self, request: Request, command: C, record: Record, turn: AsyncTurn) -> Awaitable[R]:
-        turn.beside = self.declaration.beside(command)
-        if not self.declaration.takes_attempt:
-            return self.handler(command)
-        return self.handler(AsyncAttempt(record, turn, request), command)
+        return make_handling(self.declaration, self.handler, AsyncAttempt, request, command)
 
 
 class AsyncDeclares(Protocol):
@@ -155,8 +152,8 @@ class Opened(NamedTuple):
 
     process: int
     loop: asyncio.AbstractEventLoop
-    world: AsyncWorld
-    secrets: Secrets
+    here: tuple[AsyncWorld, Secrets]
+    """What every request on that loop needs."""
 
 
 class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
@@ -279,15 +276,12 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             )
         if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
             self._opening = loop.create_task(self._open(loop))
-        opened = await asyncio.shield(self._opening)
-        return opened.world, opened.secrets
+        return (await asyncio.shield(self._opening)).here
 
     def opened_here(self) -> tuple[AsyncWorld, Secrets] | None:
-        """Return what is open on this loop already; every request asks, so it costs no coroutine."""
+        """Return what is open on this loop already; every request asks, so it costs no coroutine, and makes nothing."""
         opened = self._opened
-        if opened is None or opened.loop is not asyncio.get_running_loop():
-            return None
-        return opened.world, opened.secrets
+        return None if opened is None or opened.loop is not _running_loop() else opened.here
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
         # Opening logs in once to look at the server, which must not hold up the loop.
@@ -305,7 +299,7 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             if isinstance(error, StoreFailure):
                 raise StoreUnavailable(error.detail) from error
             raise
-        self._opened = Opened(os.getpid(), loop, world, secrets)
+        self._opened = Opened(os.getpid(), loop, (world, secrets))
         return self._opened
 
     async def token_keys(self) -> tuple[bytes, ...]:
@@ -344,13 +338,14 @@ class AsyncNebis(Catalogue[AsyncOperation[Any, Any]]):
             self._opened = None
             return
         ends_at = time.monotonic() + grace.total_seconds()
-        opened.world.is_closing = True
+        world, _ = opened.here
+        world.is_closing = True
         # What is claimed now is still attempted, in a task that is then among the adopted ones.
-        while under_way := {*self.adopted, *opened.world.waiters()}:
+        while under_way := {*self.adopted, *world.waiters()}:
             _, left = await asyncio.wait(under_way, timeout=max(0.0, ends_at - time.monotonic()))
             if left:
                 break
-        await opened.world.close(max(0.0, ends_at - time.monotonic()))
+        await world.close(max(0.0, ends_at - time.monotonic()))
         if self._opened is opened:
             self._opened = None
 

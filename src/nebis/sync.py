@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
-from nebis.answering import Execution, answered, original
+from nebis.answering import Execution, answer_of, answered, original
 from nebis.catalogue import Catalogue
 from nebis.consuming import ATTEMPTS_LIMIT, Consumer, Dedup
 from nebis.core.fingerprint import FingerprintVersions
@@ -30,6 +30,7 @@ from nebis.flows.execute import begin, concluded, execute
 from nebis.flows.request import Disposition, Ending, Request, classify
 from nebis.flows.single import execute_single
 from nebis.flows.step import run_step
+from nebis.handling import make_handling
 from nebis.planning import plan_effect, plan_step
 from nebis.policy import GRACE, microseconds
 from nebis.ports.asks import Raised, Returned
@@ -151,22 +152,25 @@ class Operation(Generic[C, R]):
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
     ) -> R:
         """Run, or answer with what an earlier run left; raise `NotYet`, `InDoubt`, `Rejected` or a `RequestError`."""
-        return self.execute(key=key, tenant=tenant, command=command, connection=connection, deadline=deadline).result
+        return answer_of(self.declaration, self._ending(key, tenant, command, connection, deadline))
 
     def execute(
         self, *, key: str, tenant: str, command: C, connection: object | None = None, deadline: Deadline | None = None
     ) -> Execution[R]:
         """Do as a call does, and also say whether the result is a replay and under which id it is known."""
+        return answered(self.declaration, self._ending(key, tenant, command, connection, deadline))
+
+    def _ending(
+        self, key: str, tenant: str, command: C, connection: object | None, deadline: Deadline | None
+    ) -> Ending:
         world, secrets = self._nebis.opened()
         request = self.declaration.call(secrets, key=key, tenant=tenant, command=command, deadline=deadline)
         handle = self.handling(request, command)
         if self.declaration.policy.single_transaction:
-            ending = world.run(execute_single(request), handle, single=Single(connection))
-        elif connection is None:
-            ending = world.run(execute(request), handle)
-        else:
-            raise MisuseError("connection= is for single_transaction; others join it with attempt.transaction.")
-        return answered(self.declaration, ending)
+            return world.run(execute_single(request), handle, single=Single(connection))
+        if connection is None:
+            return world.run(execute(request), handle)
+        raise MisuseError("connection= is for single_transaction; others join it with attempt.transaction.")
 
     def resumed(self, secrets: Secrets, record: Record) -> tuple[Request, Callable[[Record, BlockingTurn], R]]:
         """Return what runs a stored record without a client; raise `RecordCorrupt` if its command cannot be read."""
@@ -175,13 +179,7 @@ class Operation(Generic[C, R]):
 
     def handling(self, request: Request, command: C) -> Callable[[Record, BlockingTurn], R]:
         """Return what runs the handler with a command, as the owner of its record."""
-        return functools.partial(self._handle, request, command)
-
-    def _handle(self, request: Request, command: C, record: Record, turn: BlockingTurn) -> R:
-        turn.beside = self.declaration.beside(command)
-        if not self.declaration.takes_attempt:
-            return self.handler(command)
-        return self.handler(Attempt(record, turn, request), command)
+        return make_handling(self.declaration, self.handler, Attempt, request, command)
 
 
 class OpenAttempt:

@@ -45,6 +45,7 @@ TINY = Plan(
     growth_rows=(),
     purge_rows=0,
     storage_cycles=0,
+    served_gigabytes=0,
     only=("cycle", "replay"),
     systems=("naive-sqlite@sqlite", "nebis@sqlite"),
 )

@@ -174,11 +174,9 @@ class AsyncTurn(Turn):
 
     def attend(self, ask: Attend) -> None:
         self.tell_claimed(ask)
-        watch, record = self._world.heartbeat.watch, ask.answer.record
-        if self.is_driven:  # There is a handler of ours, which may have to be stopped.
-            self._watch = watch(record, ask.lease_us, ask.renewal_seconds, self._stop_handler)
-        else:
-            self._watch = watch(record, ask.lease_us, ask.renewal_seconds)
+        # Driven, it has a handler of ours, which may have to be stopped.
+        owner = self if self.is_driven else None
+        self._watch = self._world.heartbeat.watch(ask.answer.record, ask.lease_us, ask.renewal_seconds, owner)
 
     async def run_handler(self, ask: RunHandler) -> Returned[object] | Raised | Settled:
         record = self.record = ask.record
@@ -191,7 +189,7 @@ class AsyncTurn(Turn):
         if self.transaction is not None:
             self.transaction.is_shielded = True  # Handlers may be cancelled, by themselves too.
         if self._watch is not None and self._watch.lost_reason is not None:
-            self._stop_handler()  # Nobody was to be stopped when it was lost.
+            self.stop_handler()  # Nobody was to be stopped when it was lost.
         end: Returned[object] | Raised
         try:
             end = make_returned(await self._handler(record, self))
@@ -240,7 +238,7 @@ class AsyncTurn(Turn):
         if not task.cancelled():
             task.exception()  # Retrieved here too: a caller that was cancelled will not ask for it.
 
-    def _stop_handler(self) -> None:
+    def stop_handler(self) -> None:
         """Have the handler cancelled whose claim another attempt took; called from the heartbeat's thread."""
         task = self.task
         if task is not None:  # A handler that is yet to run looks for itself first.

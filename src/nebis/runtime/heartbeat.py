@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from nebis.core.answers import Grant, Locked, Refusal, Refused
 from nebis.core.quick import maker
@@ -36,6 +36,14 @@ NOTE_AFTER_SECONDS = 1.0
 """An attempt that lives for so long is written down for people; most end sooner and cost nothing (decision 0005)."""
 
 
+class Owner(Protocol):
+    """Whoever has a handler that must stop once its claim is lost."""
+
+    def stop_handler(self) -> None:
+        """Have it stopped; called from the heartbeat's thread."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Watch:
     """One claim that is kept alive, and the news that it was lost."""
@@ -46,7 +54,8 @@ class Watch:
     renewal_seconds: float
     due: float
     note_due: float
-    _when_lost: tuple[Callable[[], object], ...]
+    _owner: Owner | None = None
+    _when_lost: tuple[Callable[[], object], ...] = ()
     is_noted: bool = False
     """Whether it is written down for people."""
     lost_reason: Refusal | None = None
@@ -78,8 +87,15 @@ class Watch:
     def lose(self, reason: Refusal) -> None:
         """Spread the news that another attempt took over."""
         self.lost_reason = reason
+        owner = self._owner  # Whoever forgets this watch takes it out.
+        if owner is not None:
+            owner.stop_handler()
         for call in self._when_lost:
             call()
+
+    def let_go(self) -> None:
+        """Know nobody any more who wanted the news: they hold this watch, and a circle waits for the collector."""
+        self._owner, self._when_lost = None, ()
 
 
 _make_watch: Final = maker(Watch)
@@ -103,12 +119,12 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def watch(self, record: Record, lease_us: int, renewal_seconds: float, *when_lost: Callable[[], object]) -> Watch:
-        """Renew this claim from now on, until `forget`, and call back as `Watch.when_lost` does."""
+    def watch(self, record: Record, lease_us: int, renewal_seconds: float, owner: Owner | None = None) -> Watch:
+        """Renew this claim from now on, until `forget`, and have its owner stopped once it is lost."""
         now = time.monotonic()
         # A successor is rare and always of interest: its predecessor is gone.
         due, note_due = now + renewal_seconds, now + NOTE_AFTER_SECONDS if record.attempts == 1 else now
-        watch = _make_watch(record, lease_us, renewal_seconds, due, note_due, when_lost)
+        watch = _make_watch(record, lease_us, renewal_seconds, due, note_due, owner)
         self._watches.add(watch)
         if self._thread is None or note_due < self._wakes_at or due < self._wakes_at:
             with self._condition:
@@ -119,8 +135,7 @@ class Heartbeat:
     def forget(self, watch: Watch) -> None:
         """Renew this claim no longer."""
         self._watches.discard(watch)
-        # Whoever wanted the news holds this watch: the circle would wait for the garbage collector.
-        watch._when_lost = ()  # noqa: SLF001 - its own.
+        watch.let_go()
 
     def let_go(self) -> list[Watch]:
         """Renew nothing any longer, and return what was kept alive: its process is about to end."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from nebis.core.answers import Answer, Grant, Locked, make_granted
@@ -16,24 +15,20 @@ from nebis.core.claiming import first_life
 from nebis.core.owning import KEPT
 from nebis.core.record import Fence, Record
 from nebis.core.transitions import transition
-from nebis.core.verbs import Claim, Complete, Release, Renew, Verb, identity_of
+from nebis.core.verbs import Claim, Complete, Release, Renew, Verb
 from nebis.flow import Flow
 from nebis.ports.store import DefiniteFailure
 from nebis.stores.sql.asks import Columns, Member, Query, Row, Statement
 from nebis.stores.sql.dialect import Statements
-from nebis.stores.sql.members import claims, completions, owners
+from nebis.stores.sql.members import CLAIMS, COMPLETIONS, claims, completions, identities_of, owners
 from nebis.stores.sql.rows import effect_values, record_values, records_of
 
 V = TypeVar("V")
 Values = dict[str, object]
 
-_CLAIMS: Final = {Claim}
-_COMPLETIONS: Final = {Complete}
 _FAST: Final = {Claim, Complete, Renew, Release}
 _NEW: Final = Grant.NEW
 """Looked up once: every new key is answered with it."""
-_identity: Final = attrgetter("identity")
-_owned_identity: Final = attrgetter("ownership.identity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +59,7 @@ class Batch:
         self._kinds = kinds = set(map(type, verbs))
         self.fast_statements = 0 if is_tried else len(kinds & _FAST)
         """How many fast statements this batch will run."""
-        self._identities = _identities(verbs, kinds)
+        self._identities = identities_of(verbs, kinds)
         by_identity = dict(zip(self._identities, verbs, strict=True))
         assert len(by_identity) == len(verbs), "an identity appears at most once in a batch"
         self.answers: dict[bytes, Answer | Locked] = {} if answers is None else answers
@@ -74,9 +69,9 @@ class Batch:
 
     def run_fast(self) -> Flow[None]:
         """Answer every verb that finds its record as it hopes to: one statement for each kind of verb."""
-        if self._kinds == _CLAIMS:
+        if self._kinds == CLAIMS:
             return self._claim()
-        if self._kinds == _COMPLETIONS:
+        if self._kinds == COMPLETIONS:
             return self._complete()
         return self._run_each_kind()
 
@@ -192,15 +187,6 @@ class Batch:
             else:
                 changes.append(Change(old=old, new=step.record, answer=step.answer))
         return changes
-
-
-def _identities(verbs: Sequence[Verb], kinds: set[type]) -> list[bytes]:
-    """Return which records these verbs are about; without asking each what it is where all are of one kind."""
-    if kinds == _CLAIMS:
-        return list(map(_identity, verbs))
-    if kinds == _COMPLETIONS:
-        return list(map(_owned_identity, verbs))
-    return [identity_of(verb) for verb in verbs]
 
 
 def _clock(rows: Sequence[Row]) -> dict[bytes, int]:

@@ -6,7 +6,6 @@ Whatever does not go as hoped is left unanswered, for `batch` to look at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from struct import pack, unpack
 from typing import Any, Final
 
@@ -17,14 +16,22 @@ from nebis.core.verbs import Claim, Complete, Verb
 from nebis.flow import Flow
 from nebis.stores.sql.asks import Query, Row
 from nebis.stores.sql.dialect import Statements
-from nebis.stores.sql.members import claiming, claiming_all, completing, completing_all, exchanging
+from nebis.stores.sql.members import (
+    CLAIMS,
+    claiming,
+    claiming_all,
+    completing,
+    completing_all,
+    exchanging,
+    identities_of,
+    identity,
+    owned_identity,
+)
 
 _EXCHANGED: Final = frozenset({Claim, Complete})
 _IDENTITY_BYTES: Final = 32
 _NEW: Final = Grant.NEW
 """Looked up once: every new key is answered with it."""
-_identity: Final = attrgetter("identity")
-_owned_identity: Final = attrgetter("ownership.identity")
 
 
 def is_exchange(verbs: Iterable[Verb]) -> bool:
@@ -52,22 +59,20 @@ class Exchange:
     """The claims and completions of one batch, and the answers to those that went as hoped."""
 
     def __init__(self, verbs: Sequence[Any]) -> None:
-        claims: list[Claim] = []
-        completions: list[Complete] = []
-        asked: list[bytes] = []
-        for verb in verbs:
-            if type(verb) is Claim:
-                claims.append(verb)
-                asked.append(verb.identity)
-            else:
-                completions.append(verb)
-                asked.append(verb.ownership.identity)
+        # Most batches are of one kind, and nothing in them has to be told apart.
+        kinds = set(map(type, verbs))
+        is_mixed = len(kinds) > 1
+        claims: list[Claim] = [verb for verb in verbs if type(verb) is Claim] if is_mixed else []
+        completions: list[Complete] = [verb for verb in verbs if type(verb) is Complete] if is_mixed else []
+        if not is_mixed:
+            (claims if kinds == CLAIMS else completions).extend(verbs)
+        asked = identities_of(verbs, kinds)
         assert len(set(asked)) == len(verbs), "an identity appears at most once in a batch"
         # Sorted: a claim waits for whoever is inserting the same key. Where that may last, the statement sorts too.
-        claims.sort(key=_identity)
+        claims.sort(key=identity)
         self._claims, self._completions, self._asked = claims, completions, asked
-        self._new: list[bytes] = list(map(_identity, claims))
-        self._owned: list[bytes] = list(map(_owned_identity, completions))
+        self._new: list[bytes] = list(map(identity, claims))
+        self._owned: list[bytes] = list(map(owned_identity, completions))
         self.answers: dict[bytes, Answer | Locked] = {}
         """By identity; one that is not in here is unanswered."""
         self.ended: list[bytes] = []

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from nebis.core.owning import UNKNOWN_FORGET_FACTOR
 from nebis.core.record import OutcomeKind, Ownership
-from nebis.core.verbs import Claim, Complete, Terms
+from nebis.core.verbs import Claim, Complete, Terms, Verb, identity_of
 from nebis.stores.sql.asks import Columns, Member
 from nebis.stores.sql.rows import MODES, OUTCOME_KINDS, stored_scope
 
 Values = dict[str, object]
+
+CLAIMS: Final = {Claim}
+COMPLETIONS: Final = {Complete}
+
+identity: Final = attrgetter("identity")
+"""Of a verb that says itself which record it is about."""
+owned_identity: Final = attrgetter("ownership.identity")
+"""Of a verb of an owner."""
 
 _UNKNOWN: Final = OutcomeKind.UNKNOWN
 """Looked up once: every completion is compared with it."""
@@ -24,6 +33,15 @@ _DONE: Final = {
     )
 }
 """What a completion's column is called beside those of claims."""
+
+
+def identities_of(verbs: Sequence[Verb], kinds: set[type]) -> list[bytes]:
+    """Return which records these verbs are about; without asking each what it is where all are of one kind."""
+    if kinds == CLAIMS:
+        return list(map(identity, verbs))
+    if kinds == COMPLETIONS:
+        return list(map(owned_identity, verbs))
+    return [identity_of(verb) for verb in verbs]
 
 
 def claims(verbs: Sequence[Claim]) -> Sequence[Member]:
