@@ -114,3 +114,19 @@ def test_a_write_that_failed_is_sent_again_by_the_flow_that_asked_for_it() -> No
 
     assert [type(verb) for batch in store.batches for verb in batch] == [Claim, Complete, Complete]
     assert store.stored(store.batches[0][0].identity).state is State.COMPLETED  # type: ignore[union-attr]
+
+
+def test_an_answer_that_comes_after_the_end_of_its_turn_changes_nothing_and_harms_no_neighbour() -> None:
+    async def scenario() -> None:
+        store = ObservedStore()
+        world = AsyncWorld(store.asynchronous())
+        ended, neighbour = (world.run(execute(request_of(key=key)), returns) for key in ("key-1", "key-2"))
+        [turn] = [turn for turn in world.under_way if turn.waiter is ended]
+        turn.abandon()
+        assert isinstance(await neighbour, Finished)
+        assert ended.cancelled()
+        assert len(store.batches[0]) == 2
+        assert [type(verb) for batch in store.batches[1:] for verb in batch] == [Complete]  # The neighbour's.
+        await world.close()
+
+    asyncio.run(scenario())

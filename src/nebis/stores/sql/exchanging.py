@@ -18,6 +18,7 @@ from nebis.stores.sql.asks import Query, Row
 from nebis.stores.sql.dialect import Statements
 from nebis.stores.sql.members import (
     CLAIMS,
+    COMPLETIONS,
     claiming,
     claiming_all,
     completing,
@@ -59,13 +60,17 @@ class Exchange:
     """The claims and completions of one batch, and the answers to those that went as hoped."""
 
     def __init__(self, verbs: Sequence[Any]) -> None:
-        # Most batches are of one kind, and nothing in them has to be told apart.
         kinds = set(map(type, verbs))
-        is_mixed = len(kinds) > 1
-        claims: list[Claim] = [verb for verb in verbs if type(verb) is Claim] if is_mixed else []
-        completions: list[Complete] = [verb for verb in verbs if type(verb) is Complete] if is_mixed else []
-        if not is_mixed:
-            (claims if kinds == CLAIMS else completions).extend(verbs)
+        claims: list[Claim]
+        completions: list[Complete]
+        # Most batches are of one kind, and nothing in them has to be told apart.
+        if kinds == CLAIMS:
+            claims, completions = list(verbs), []
+        elif kinds == COMPLETIONS:
+            claims, completions = [], list(verbs)
+        else:
+            claims = [verb for verb in verbs if type(verb) is Claim]
+            completions = [verb for verb in verbs if type(verb) is Complete]
         asked = identities_of(verbs, kinds)
         assert len(set(asked)) == len(verbs), "an identity appears at most once in a batch"
         # Sorted: a claim waits for whoever is inserting the same key. Where that may last, the statement sorts too.

@@ -14,8 +14,8 @@ from nebis.stores.sql.rows import MODES, OUTCOME_KINDS, stored_scope
 
 Values = dict[str, object]
 
-CLAIMS: Final = {Claim}
-COMPLETIONS: Final = {Complete}
+CLAIMS: Final = frozenset({Claim})
+COMPLETIONS: Final = frozenset({Complete})
 
 identity: Final = attrgetter("identity")
 """Of a verb that says itself which record it is about."""
