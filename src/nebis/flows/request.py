@@ -147,12 +147,6 @@ Ending: TypeAlias = Finished | Failed | Vanished | Running | Reused | Doubtful |
 """How a request ends. Values: only façades raise."""
 
 
-def retold(told: Told) -> Finished:
-    """Return the outcome of a completed record to whoever asks again."""
-    outcome = make_outcome(kind=told.outcome_kind, body=told.outcome)
-    return make_finished(record_id=told.record_id, outcome=outcome, is_replay=True, expires_at=told.expires_at)
-
-
 def finished(record: Record | Told, *, is_replay: bool) -> Finished:
     """Return the outcome of a completed record."""
     assert record.outcome_kind is not None  # I3

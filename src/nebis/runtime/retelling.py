@@ -15,7 +15,7 @@ from nebis.core.answers import make_replay
 from nebis.core.marks import Marks
 from nebis.core.replaying import Ended
 from nebis.errors import StoreUnavailable
-from nebis.flows.request import Finished, Request, retold
+from nebis.flows.request import Finished, Request, finished
 from nebis.ports.observer import claimed
 from nebis.ports.store import DefiniteFailure, Spoilt
 from nebis.runtime.gathering import LANES, LARGEST_BATCH, LONGEST_QUEUE
@@ -71,12 +71,11 @@ class Retelling:
         """Say how a request ends that repeats what was read, and tell the observers; None if it does not."""
         if ended is None or not ended.answers(marks.fingerprints):
             return None
-        told, counted = ended.told, self._told
-        operation = told.operation
-        counted[operation] = counted[operation] + 1 if operation in counted else 1
-        if self._world.observers:
-            tell(self._world.observers, claimed(make_replay(record=told)))
-        return retold(told)
+        told, world = ended.told, self._world
+        self._told[told.operation] = self._told.get(told.operation, 0) + 1
+        if world.observers:
+            tell(world.observers, claimed(make_replay(record=told)))
+        return finished(told, is_replay=True)
 
     async def close(self) -> None:
         """Wait until everything that was asked for is answered."""

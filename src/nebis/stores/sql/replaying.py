@@ -11,7 +11,7 @@ from nebis.core.replaying import Ended, make_ended
 from nebis.core.verbs import Claim
 from nebis.flow import Flow
 from nebis.stores.sql.asks import Columns, Query, Row, Statement
-from nebis.stores.sql.rows import KIND_OF, outcome_kind_of
+from nebis.stores.sql.rows import outcome_kind_of
 
 
 def read_ended(statement: Statement, identities: Sequence[bytes], now: int | None) -> Flow[dict[bytes, Ended]]:
@@ -23,7 +23,7 @@ def read_ended(statement: Statement, identities: Sequence[bytes], now: int | Non
             # SQLite keeps ids as bytes.
             record_id=id_of(record_id) if type(record_id) is bytes else record_id,
             operation=operation,
-            outcome_kind=KIND_OF(kind) or outcome_kind_of(kind),
+            outcome_kind=outcome_kind_of(kind),
             outcome=outcome,
             expires_at=expires_at,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from nebis.core.identity import PerOperation, scope_name
 from nebis.core.ids import id_of
@@ -83,13 +83,9 @@ def state_of(letter: str) -> State:
     return _meaning(_STATE_OF, letter, "state")
 
 
-KIND_OF: Final = _OUTCOME_KIND_OF.get
-"""For the letters that are known."""
-
-
 def outcome_kind_of(letter: str) -> OutcomeKind:
     """Return the kind of outcome that a letter stands for."""
-    return KIND_OF(letter) or _meaning(_OUTCOME_KIND_OF, letter, "outcome kind")
+    return _OUTCOME_KIND_OF.get(letter) or _meaning(_OUTCOME_KIND_OF, letter, "outcome kind")
 
 
 _ESCAPE = "="
