@@ -10,11 +10,28 @@ from nebis.flow import Flow
 from nebis.flows.request import Request
 from nebis.ports.store import AsyncBackend, BlockingBackend, BlockingSessions
 from nebis.runtime.entropy import draw
+from nebis.runtime.heartbeat import Watch
 from nebis.stores import memory
 from nebis.stores.memory import MemoryStore
 
 PATIENCE_SECONDS = 60
 """How long a test waits for an event before it calls it lost; never how long it takes."""
+
+
+class Stopped(threading.Event):
+    """An owner that was told to stop."""
+
+    def stop_handler(self) -> None:
+        self.set()
+
+
+def lost(watch: Watch) -> Stopped:
+    """Return what is set once a claim that has no owner yet is lost, also if it is lost already."""
+    assert watch.owner is None
+    watch.owner = stopped = Stopped()
+    if watch.is_lost:
+        stopped.set()
+    return stopped
 
 
 class ObservedStore(MemoryStore):

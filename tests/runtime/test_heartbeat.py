@@ -1,7 +1,6 @@
 """The thread that keeps claims alive."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -15,7 +14,7 @@ from nebis.runtime import heartbeat as module
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.testing.conformance.specimens import intend
 from tests.flows.specimens import LEASE_US, NOW, declaration, request_of
-from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, renews
+from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, lost, renews
 
 SOON_SECONDS = 0.01
 
@@ -50,12 +49,6 @@ def beating(monkeypatch: pytest.MonkeyPatch) -> Iterator[Beating]:
     made = Beating()
     yield made
     made.heartbeat.close()
-
-
-def lost(watch: Watch) -> threading.Event:
-    event = threading.Event()
-    watch.when_lost(event.set)
-    return event
 
 
 def complete(record: Record) -> Complete:

@@ -27,7 +27,7 @@ from nebis.runtime.entropy import draw
 from nebis.runtime.eventloop import AsyncWorld
 from nebis.testing.conformance.specimens import intend
 from tests.flows.specimens import LEASE_US, NOW, declaration, request_of
-from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, renews
+from tests.runtime.observed import PATIENCE_SECONDS, MovedClock, ObservedStore, lost, renews
 
 
 def brisk(**options: Unpack[PolicyOptions]) -> Request:
@@ -83,10 +83,8 @@ def test_blocking_handler_learns_that_it_was_overtaken_and_answers_with_the_winn
         successor = store.claimed(request)
         store.applied(completes(successor, request, "the winner's"))
         store.wait_for(renews(record.identity))
-        learnt = threading.Event()
         assert turn._watch is not None
-        turn._watch.when_lost(learnt.set)
-        assert learnt.wait(PATIENCE_SECONDS)
+        assert lost(turn._watch).wait(PATIENCE_SECONDS)
         was_lost.append(turn.is_lost)
         return "the loser's"
 

@@ -18,7 +18,7 @@ CREATE FUNCTION sleep_at_commit() RETURNS trigger LANGUAGE plpgsql
 CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION sleep_at_commit();
 """
-# The one that sleeps: the housekeeping of the shop commits too, and on a slow disk is seen doing so.
+# The one that sleeps: other connections of the shop commit too, and are seen while they wait for the disk.
 COMMITTING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COMMIT%' AND wait_event = 'PgSleep'"
 
 

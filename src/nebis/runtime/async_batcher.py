@@ -21,7 +21,7 @@ class Waiter(Protocol):
         ...
 
     def set_result(self, answer: Any, /) -> None:
-        """Take the answer; raise `asyncio.InvalidStateError` where there is nobody left to be told."""
+        """Take the answer."""
         ...
 
     def set_exception(self, error: Exception, /) -> None:
@@ -160,10 +160,8 @@ class AsyncBatcher:
             _fail(batch, IndefiniteFailure("the process is ending"))
             raise
         for waiter, answer in zip(map(_waiter, batch), answers, strict=True):
-            try:
+            if not waiter.done():
                 waiter.set_result(answer)
-            except asyncio.InvalidStateError:
-                continue  # Its caller was cancelled. To ask each before would take longer.
 
 
 def _fail(batch: list[Member[Waiter]], error: Exception) -> None:

@@ -58,9 +58,7 @@ class DrivenTurn(AsyncTurn, Generic[T]):
         return self._is_over
 
     def set_result(self, answer: Answer | Locked | None) -> None:
-        """Go on with an answer, until the flow has to wait; nothing is done with one that comes too late."""
-        if self._is_over:
-            return
+        """Go on with an answer, until the flow has to wait."""
         try:
             is_over, asked = go_on(self._flow, answer, self.at_once, self)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the caller, and not for the neighbours in a batch.

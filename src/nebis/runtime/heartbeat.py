@@ -54,8 +54,8 @@ class Watch:
     renewal_seconds: float
     due: float
     note_due: float
-    _owner: Owner | None = None
-    _when_lost: tuple[Callable[[], object], ...] = ()
+    owner: Owner | None = None
+    """Who is stopped once the claim is lost; nobody any more once it is forgotten."""
     is_noted: bool = False
     """Whether it is written down for people."""
     lost_reason: Refusal | None = None
@@ -72,12 +72,6 @@ class Watch:
         """Tell whether another attempt took over: stop, whatever is written now is refused."""
         return self.lost_reason is not None
 
-    def when_lost(self, call: Callable[[], object]) -> None:
-        """Call back, from the heartbeat's thread, once the claim is lost."""
-        self._when_lost += (call,)
-        if self.lost_reason is not None:
-            call()
-
     def sends(self, verb: Verb) -> Verb:
         """Return a write that its owner is about to send, having noted one that a renewal must not undo."""
         if isinstance(verb, Suspend):
@@ -87,15 +81,9 @@ class Watch:
     def lose(self, reason: Refusal) -> None:
         """Spread the news that another attempt took over."""
         self.lost_reason = reason
-        owner = self._owner  # Whoever forgets this watch takes it out.
+        owner = self.owner  # Looked at once, as whoever forgets this watch takes it out.
         if owner is not None:
             owner.stop_handler()
-        for call in self._when_lost:
-            call()
-
-    def let_go(self) -> None:
-        """Know nobody any more who wanted the news: they hold this watch, and a circle waits for the collector."""
-        self._owner, self._when_lost = None, ()
 
 
 _make_watch: Final = maker(Watch)
@@ -135,7 +123,8 @@ class Heartbeat:
     def forget(self, watch: Watch) -> None:
         """Renew this claim no longer."""
         self._watches.discard(watch)
-        watch.let_go()
+        # It holds this watch: the circle would wait for the garbage collector.
+        watch.owner = None
 
     def let_go(self) -> list[Watch]:
         """Renew nothing any longer, and return what was kept alive: its process is about to end."""
