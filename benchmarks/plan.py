@@ -25,7 +25,7 @@ class Plan:
     purge_rows: int
     storage_cycles: int
     served_gigabytes: int
-    """How much PostgreSQL has written before it is measured: as much as it will write, for a log that is used again."""
+    """How much PostgreSQL has written before it is measured, so that it uses the files of its log again."""
     only: tuple[str, ...] = GROUPS
     systems: tuple[str, ...] = ()
     """Names of contenders to be measured; empty for all."""
