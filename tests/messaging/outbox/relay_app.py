@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +30,8 @@ class FileBroker:
                 if self._signal is signal.SIGSTOP:
                     # Who is frozen while its first write is still being checkpointed holds the whole of a SQLite file.
                     await asyncio.sleep(1.5)
-                os.kill(os.getpid(), self._signal)
+                # To this thread: a signal to the process may reach another first, and this one would go on until then.
+                signal.pthread_kill(threading.get_ident(), self._signal)
         return [Confirmed()] * len(messages)
 
     async def reset(self) -> None:
