@@ -22,7 +22,7 @@ _unpack_length = struct.Struct("!i").unpack_from
 _NULL = _length(-1)
 _BOOLEANS = {(bool, True): _length(1) + b"\1", (bool, False): _length(1) + b"\0"}
 _OFTEN_ALIKE = frozenset({"text", "bigint", "integer", "smallint"})
-_NOT_PLAIN = (TypeError, AttributeError, KeyError, struct.error)
+NOT_PLAIN = (TypeError, AttributeError, KeyError, struct.error)
 """What comes of packing a column in which something is no plain element of its type."""
 
 
@@ -53,7 +53,7 @@ def pack(kind: str, values: Sequence[Any]) -> bytes:
             element = _alike(kind, first) if number > 1 and kind in _OFTEN_ALIKE else how.pack((first,))
             return _header(how.oid, number, 0) + element * number
         return _header(how.oid, number, 0) + how.pack(values)
-    except _NOT_PLAIN:
+    except NOT_PLAIN:
         return _pack_with_nulls(how, values)
 
 

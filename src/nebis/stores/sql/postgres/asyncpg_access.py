@@ -9,10 +9,13 @@ from __future__ import annotations
 from nebis.errors import ConfigError
 from nebis.ports.store import AsyncSessions, BlockingSessions
 from nebis.stores.sql.postgres.access import Route
-from nebis.stores.sql.postgres.async_sessions import AsyncSqlSessions, OwnAsyncConnections
+from nebis.stores.sql.postgres.async_connections import OwnAsyncConnections
+from nebis.stores.sql.postgres.async_sessions import AsyncSqlSessions
 from nebis.stores.sql.postgres.asyncpg_driver import Asyncpg, BorrowedAsyncpgPool
 from nebis.stores.sql.postgres.asyncpg_ear import AsyncpgEar
+from nebis.stores.sql.postgres.asyncpg_pipeline import AsyncpgPipeline
 from nebis.stores.sql.postgres.listener import Ear
+from nebis.stores.sql.postgres.pipelines import Pipelines
 from nebis.stores.sql.postgres.private_loop import SessionsOnPrivateLoop
 
 
@@ -44,7 +47,9 @@ class AsyncpgAccess:
     def _own_sessions(self, size: int) -> AsyncSessions:
         route, driver = self._route, self._driver()
         own = OwnAsyncConnections(driver, route.primary, route.settings, size=size, is_pinned=route.is_pinned)
-        return AsyncSqlSessions(driver, own, route.settings)
+        # A pipeline keeps one connection to itself; there must be others for whatever cannot go over it.
+        pipelines = Pipelines(own, AsyncpgPipeline) if route.is_pinned and size > 1 else None
+        return AsyncSqlSessions(driver, own, route.settings, pipelines=pipelines)
 
     def _driver(self) -> Asyncpg:
         return Asyncpg(self._route.location, self._route.settings, connect=self._route.connect)

@@ -12,12 +12,12 @@ import asyncpg  # type: ignore[import-untyped]  # The driver ships no types.
 
 from nebis.stores.sql.asks import Row
 from nebis.stores.sql.postgres.arrays import KINDS, pack, unpack
-from nebis.stores.sql.postgres.asyncpg_ahead import Ahead, executing
+from nebis.stores.sql.postgres.asyncpg_messages import Ahead, executing
 from nebis.stores.sql.postgres.conversation import Conversation
 
 _COMMIT: Final = "COMMIT"
 
-_OUTDATED: Final = (
+OUTDATED: Final = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.InvalidSQLStatementNameError,
     asyncpg.OutdatedSchemaCacheError,
@@ -75,7 +75,7 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
             self.begin = None
         try:
             answer = await self._protocol.bind_execute(statement._state, arguments, "", 0, False, None)  # noqa: SLF001, FBT003
-        except _OUTDATED as error:
+        except OUTDATED as error:
             # Somebody changed a table, or made the server forget. But for a schema that is outdated nothing was done.
             self.prepared = {}
             await self.reload_schema_state()
@@ -146,7 +146,7 @@ class OwnConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver shi
         self._transport.write(last)
         try:
             _, tag, _ = await self._protocol.bind_execute(state, (), "", 0, True, None)  # noqa: FBT003
-        except _OUTDATED:
+        except OUTDATED:
             self.prepared = {}
             raise
         if tag != b"COMMIT":

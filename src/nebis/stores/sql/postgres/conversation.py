@@ -15,7 +15,14 @@ from nebis.errors import MisuseError
 from nebis.flow import Ask, Flow, go_on
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
 from nebis.stores.sql.asks import Begin, Columns, Commit, Query, Rollback, Row, Statement
-from nebis.stores.sql.postgres.failures import Stage, Trouble, is_lost_replication, judge, leaves_connection_usable
+from nebis.stores.sql.postgres.failures import (
+    Stage,
+    Trouble,
+    Unreachable,
+    is_lost_replication,
+    judge,
+    leaves_connection_usable,
+)
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.statements import lone, sharing
 
@@ -30,6 +37,8 @@ class Execute(Ask[list[Row]]):
     values: Mapping[str, object] = field(default_factory=dict)
     arrays: frozenset[str] = frozenset()
     """Names whose value is a list with one element per member."""
+    is_brief: bool = False
+    """Whether it is a transaction of its own and gives up rather than wait, so that others may be sent behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,10 @@ class Conversation:
 
     def _query(self, query: Query, statement: Statement | None = None) -> Flow[list[Row]]:
         stage = Stage.INSIDE if self._is_inside else Stage.ALONE
-        rows = yield from self._say(executing(statement or query.statement, query), stage)
+        ask = executing(statement or query.statement, query)
+        # A lone verb stays where the one before it was: the server answers faster from one process than from two.
+        ask.is_brief = statement is not None and stage is Stage.ALONE and len(query.members or ()) > 1
+        rows = yield from self._say(ask, stage)
         if stage is Stage.ALONE:
             self._require_replication()
         return rows
@@ -159,6 +171,8 @@ class Conversation:
         self._is_unreplicated = False
         try:
             answer: T = yield ask
+        except Unreachable:  # There is no connection on which anything could have been said.
+            raise
         except Exception as error:  # noqa: BLE001 - a driver may raise anything; what nobody classified is indefinite.
             trouble = self._describe(error)
             self.is_spoilt = not leaves_connection_usable(trouble)

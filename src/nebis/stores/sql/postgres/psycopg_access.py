@@ -7,7 +7,8 @@ import psycopg_pool
 from nebis.errors import ConfigError
 from nebis.ports.store import AsyncSessions, BlockingSessions
 from nebis.stores.sql.postgres.access import Route
-from nebis.stores.sql.postgres.async_sessions import AsyncSqlSessions, OwnAsyncConnections
+from nebis.stores.sql.postgres.async_connections import OwnAsyncConnections
+from nebis.stores.sql.postgres.async_sessions import AsyncSqlSessions
 from nebis.stores.sql.postgres.blocking_sessions import BlockingSqlSessions, OwnConnections
 from nebis.stores.sql.postgres.listener import Ear
 from nebis.stores.sql.postgres.psycopg_async import AsyncPsycopg, BorrowedAsyncPsycopgPool

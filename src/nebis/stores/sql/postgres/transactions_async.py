@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from nebis.flow import Ask, Flow, drive_async
 from nebis.ports.store import AsyncSessions
-from nebis.stores.sql.postgres.async_sessions import AsyncDriver, AsyncSource
+from nebis.stores.sql.postgres.async_connections import AsyncDriver, AsyncSource
 from nebis.stores.sql.postgres.settings import Settings
 from nebis.stores.sql.postgres.transactions import TransactionTalk
 from nebis.stores.sql.postgres.transactions_asks import Elsewhere

@@ -17,7 +17,7 @@ from nebis.stores.sql.joining.postgres import joined_async as joined_library_asy
 from nebis.stores.sql.joining.postgres import lent as lent_library
 from nebis.stores.sql.postgres import transactions_async, transactions_blocking
 from nebis.stores.sql.postgres.access import Route
-from nebis.stores.sql.postgres.async_sessions import AsyncSource, OwnAsyncConnections
+from nebis.stores.sql.postgres.async_connections import AsyncSource, OwnAsyncConnections
 from nebis.stores.sql.postgres.blocking_sessions import BlockingSource, OwnConnections
 from nebis.stores.sql.postgres.location import Driver
 from nebis.stores.sql.postgres.settings import Settings
