@@ -16,7 +16,7 @@ from nebis.flow import Ask
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Row, Write, Written
 from nebis.stores.sql.sqlite.failures import failure_of, is_about_a_row, leaves_connection_usable, primary_code
-from nebis.stores.sql.sqlite.journal import GuardedCheckpoints, Journal
+from nebis.stores.sql.sqlite.journal import PAGES_PER_CHECKPOINT, GuardedCheckpoints, Journal
 from nebis.stores.sql.sqlite.location import DatabaseFile
 from nebis.stores.sql.sqlite.plural import BoundWrite, bound_write, bytes_of, run_plural
 
@@ -94,8 +94,10 @@ class Connection:
         """Undo what an abandoned flow left open, and checkpoint if it is time."""
         try:
             self._rollback()
-            if may_checkpoint and self.is_usable and self.may_wait and self._checkpoints is not None:
-                self._checkpoints.checkpoint_when_due()
+            if self._checkpoints is not None:
+                self._checkpoints.take_note()
+                if may_checkpoint and self.is_usable and self.may_wait:
+                    self._checkpoints.checkpoint_when_due()
         except sqlite3.Error as error:
             # What was committed stays in the log, and the next connection goes on from there.
             self.is_usable = self.is_usable and leaves_connection_usable(error)
@@ -260,6 +262,8 @@ def _prepare(raw: sqlite3.Connection, journal: Journal, busy_seconds: float) -> 
         _switch_journal(raw, "wal" if journal.is_wal else "truncate", busy_seconds)
         raw.execute("PRAGMA foreign_keys = ON")
         _make_durable(raw, journal)
+        if journal is Journal.WAL:
+            raw.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}").fetchall()
     except sqlite3.Error as error:
         if primary_code(error) == sqlite3.SQLITE_NOTADB:
             raise ConfigError(["the file of the store is not a SQLite database; name another file"]) from error

@@ -8,9 +8,15 @@ from __future__ import annotations
 import sqlite3
 from enum import StrEnum
 
-_CHANGES_PER_CHECKPOINT = 3000
-"""Rows changed by one process before it checkpoints, three for each key: some six megabytes of log where keys come in
-batches, twenty where they come one by one. Pages that change often are copied once for all of them."""
+_CHANGES_PER_CHECKPOINT = 30_000
+"""Rows changed by one process before it checkpoints, three for each key: some eighty megabytes of log. Pages that change
+often are copied once for all of them, and the disk is waited for once."""
+
+_CHANGES_PER_COMMIT = 10
+"""What a commit counts for besides its rows: it writes whole pages, however few rows are new on them."""
+
+PAGES_PER_CHECKPOINT = 15_000
+"""About as much where SQLite checkpoints by itself, which it does after a thousand pages unless it is told."""
 
 
 class Journal(StrEnum):
@@ -67,14 +73,24 @@ class GuardedCheckpoints:
         self._copier = copier
         # The first write of a process checkpoints what one that was killed left behind.
         self._changes_at_last = writer.total_changes - _CHANGES_PER_CHECKPOINT
+        self._changes_seen = writer.total_changes
+        self._commits = 0
+
+    def take_note(self) -> None:
+        """Count a commit, if there was one."""
+        changes = self._writer.total_changes
+        if changes != self._changes_seen:
+            self._changes_seen = changes
+            self._commits += 1
 
     @property
     def is_due(self) -> bool:
-        """Tell whether enough changed since the last time."""
-        return self._writer.total_changes - self._changes_at_last > _CHANGES_PER_CHECKPOINT
+        """Tell whether enough was written since the last time."""
+        changes = self._writer.total_changes - self._changes_at_last
+        return changes + _CHANGES_PER_COMMIT * self._commits > _CHANGES_PER_CHECKPOINT
 
     def checkpoint_when_due(self) -> None:
-        """Copy the log into the database if enough changed since the last time; a later write tries again."""
+        """Copy the log into the database if enough was written since the last time; a later write tries again."""
         if not self.is_due:
             return
         changes = self._writer.total_changes
@@ -83,7 +99,7 @@ class GuardedCheckpoints:
             self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         finally:
             self._writer.execute("ROLLBACK")
-        self._changes_at_last = changes
+        self._changes_at_last, self._commits = changes, 0
 
     def close(self) -> None:
         """Close the second connection."""
