@@ -19,7 +19,7 @@ from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spo
 from nebis.runtime import async_batcher
 from nebis.runtime.async_batcher import AsyncBatcher
 from nebis.runtime.blocking_batcher import BlockingBatcher, Waiter, wake_next
-from nebis.runtime.gathering import Gathering
+from nebis.runtime.gathering import MOST_LANES, WORTH_ANOTHER_LANE, Gathering
 from tests.runtime.verbs import claim, completion, renewal
 
 Sender = Callable[[Sequence[Verb]], Sequence[Answer | Locked]]
@@ -265,6 +265,28 @@ def test_a_store_that_works_on_one_batch_at_a_time_is_given_the_next_as_a_whole(
         held.answers.set()
         assert await asyncio.gather(*told) == [KEPT] * 8
         assert list(map(len, held.batches)) == [2, 6]
+        await batcher.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("callers", "under_way"),
+    [
+        (MOST_LANES * WORTH_ANOTHER_LANE, [WORTH_ANOTHER_LANE] * MOST_LANES),
+        (2 * WORTH_ANOTHER_LANE + 2, [WORTH_ANOTHER_LANE + 1] * 2),
+    ],
+)
+def test_a_crowd_gets_one_lane_more_and_nobody_else(callers: int, under_way: list[int]) -> None:
+    async def main() -> None:
+        held = Held()
+        batcher = AsyncBatcher(held, Gathering(lanes=MOST_LANES))
+        told = [batcher.apply(claim(number)) for number in range(callers)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert list(map(len, held.batches)) == under_way
+        held.answers.set()
+        assert await asyncio.gather(*told) == [KEPT] * callers
         await batcher.close()
 
     asyncio.run(main())

@@ -7,7 +7,16 @@ import pytest
 from nebis.core.verbs import Claim, Renew
 from nebis.errors import Overloaded, RecordCorrupt
 from nebis.ports.store import DefiniteFailure, IndefiniteFailure, RowLocked, Spoilt
-from nebis.runtime.gathering import ENOUGH_OF_ONE_KIND, Gathering, Member, blames_a_member, own_copy
+from nebis.runtime.gathering import (
+    ENOUGH_OF_ONE_KIND,
+    LANES,
+    MOST_LANES,
+    WORTH_ANOTHER_LANE,
+    Gathering,
+    Member,
+    blames_a_member,
+    own_copy,
+)
 from tests.runtime.verbs import claim, completion, renewal
 
 
@@ -144,6 +153,38 @@ def test_another_lane_is_worth_it_once_as_many_wait_as_are_under_way() -> None:
     assert gathering.is_worth_a_lane is False
 
 
+def test_there_are_more_lanes_than_usual_where_each_still_carries_many() -> None:
+    gathering: Gathering[str] = Gathering(lanes=MOST_LANES)
+    for number in range(MOST_LANES * WORTH_ANOTHER_LANE):
+        gathering.add(claim(number), str(number))
+
+    is_worth_it, batches = [], []
+    while batch := gathering.take():
+        batches.append(len(batch))
+        is_worth_it.append(gathering.is_worth_another_lane)
+
+    assert batches == [WORTH_ANOTHER_LANE] * MOST_LANES
+    assert is_worth_it == [True] * (MOST_LANES - 1) + [False]
+    assert gathering.waiting == 0
+
+
+def test_there_are_no_more_lanes_than_usual_for_fewer() -> None:
+    gathering: Gathering[str] = Gathering(lanes=MOST_LANES)
+    members = MOST_LANES * WORTH_ANOTHER_LANE - LANES
+    for number in range(members):
+        gathering.add(claim(number), str(number))
+
+    batches = [gathering.take() for _ in range(LANES)]
+    for number in range(LANES):
+        gathering.add(claim(members + number), "too late")
+
+    assert list(map(len, batches)) == [members // LANES] * LANES
+    assert not gathering.is_worth_another_lane  # There would be enough, but nearly all are under way.
+    for batch in batches:
+        gathering.leave(batch)
+    assert names(gathering.take()) == ["too late"]
+
+
 def test_all_other_writes_of_owners_are_a_kind_of_their_own_and_the_longer_queue_goes_first() -> None:
     gathering: Gathering[str] = Gathering(lanes=1)
     gathering.add(claim(1), "claim")
@@ -195,16 +236,20 @@ def test_a_claim_that_would_wait_too_long_is_refused_and_an_owner_never_is() -> 
 
 
 def test_members_that_are_put_apart_go_one_by_one_and_first() -> None:
-    gathering: Gathering[str] = Gathering(lanes=3)
+    gathering: Gathering[str] = Gathering(lanes=1)
     gathering.add(claim(1), "1")
     gathering.add(claim(2), "2")
+    batch = gathering.take()
     gathering.add(claim(3), "3")
-    batch = [*gathering.take(), *gathering.take()]
     gathering.put_apart(batch)
-    gathering.leave(batch[:1])
-    gathering.leave(batch[1:])
+    gathering.leave(batch)
 
-    assert [names(gathering.take()) for _ in range(3)] == [["1"], ["2"], ["3"]]
+    batches = []
+    while batch := gathering.take():
+        batches.append(names(batch))
+        gathering.leave(batch)
+
+    assert batches == [["1"], ["2"], ["3"]]
 
 
 @pytest.mark.parametrize(

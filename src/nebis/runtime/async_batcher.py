@@ -62,7 +62,7 @@ class AsyncBatcher:
     def send(self, verb: Verb, waiter: Waiter) -> None:
         """Do the same for whoever is told in another way; raises `Overloaded` for a claim that would wait too long."""
         self._gathering.add(verb, waiter)
-        if self._lanes_open < self._gathering.lanes:
+        if self._lanes_open < self._gathering.usual_lanes:
             if not self._lanes_open or self._gathering.is_worth_a_lane:
                 self._open_lane(asyncio.get_running_loop())
             elif self._impatience is None:
@@ -119,7 +119,7 @@ class AsyncBatcher:
 
     def _lose_patience(self, loop: asyncio.AbstractEventLoop) -> None:
         self._impatience = None
-        if self._gathering.waiting and self._lanes_open < self._gathering.lanes:
+        if self._gathering.waiting and self._lanes_open < self._gathering.usual_lanes:
             self._open_lane(loop)
 
     async def close(self) -> None:
@@ -131,6 +131,8 @@ class AsyncBatcher:
         try:
             while batch := self._gathering.take():
                 self._was_alone = len(batch) == 1
+                if self._lanes_open < self._gathering.lanes and self._gathering.is_worth_another_lane:
+                    self._open_lane(asyncio.get_running_loop())
                 try:
                     await self._deliver(batch)
                 finally:

@@ -20,7 +20,7 @@ from nebis.runtime.async_batcher import AsyncBatcher, Waiter
 from nebis.runtime.async_turn import AsyncHandler
 from nebis.runtime.counting import Counting
 from nebis.runtime.driven_turn import DrivenTurn
-from nebis.runtime.gathering import LANES, Gathering
+from nebis.runtime.gathering import MOST_LANES, Gathering
 from nebis.runtime.heartbeat import Heartbeat, Watch
 from nebis.runtime.housekeeping import Housekeeping
 from nebis.runtime.retelling import Retelling
@@ -53,7 +53,7 @@ class AsyncWorld:
         self.observers: tuple[Observer, ...] = tuple(observers)
         self.has_leading_ids = backend.store.capabilities.has_leading_ids
         self.signals = Signals()
-        self.batcher = AsyncBatcher(self._send, Gathering(lanes=min(LANES, backend.lanes)))
+        self.batcher = AsyncBatcher(self._send, Gathering(lanes=min(MOST_LANES, backend.lanes)))
         self.apply: Callable[[Verb], asyncio.Future[Answer | Locked]] = self.batcher.apply
         """Applies one verb together with others, and wakes whoever waits for its record."""
         self.carry: Callable[[Verb], Awaitable[Answer | Locked]] = self.batcher.carry

@@ -22,7 +22,13 @@ LARGEST_BATCH = 256
 """Larger batches take longer without being cheaper per member."""
 
 LANES = 2
-"""While the store works on one batch the next is made; more lanes only make smaller batches (measured)."""
+"""While the store works on one batch the next is made; more lanes mostly make smaller batches (measured)."""
+
+MOST_LANES = 3
+"""With so many batches none waits for the other, once even a third of all callers is a large one (measured)."""
+
+WORTH_ANOTHER_LANE = 64
+"""So many members each lane must carry before there is one more than usual."""
 
 ENOUGH_OF_ONE_KIND = 8
 """From so many on claims and completions are sent apart."""
@@ -54,7 +60,9 @@ class Gathering(Generic[W]):
         while the long one is answered, and nobody else has while the store works on it.
         """
         self.lanes = lanes
-        """How many batches may be under way."""
+        """How many batches may be under way, if there are enough members for all."""
+        self.usual_lanes = min(lanes, LANES)
+        """How many may be, however few they are."""
         self._largest_batch = largest_batch
         self._longest_queue = longest_queue
         self._is_shared_out = is_shared_out
@@ -107,13 +115,23 @@ class Gathering(Generic[W]):
         """Tell whether as many wait as are under way on any lane: then another lane costs less than it saves."""
         return self.waiting >= min(self._under_way_by_lane, default=0)
 
+    @property
+    def is_worth_another_lane(self) -> bool:
+        """Tell whether that is so, and there are enough for more lanes than usual."""
+        return len(self._under_way_by_lane) < self._worthwhile_lanes and self.is_worth_a_lane
+
+    @property
+    def _worthwhile_lanes(self) -> int:
+        enough_for = (self.waiting + sum(self._under_way_by_lane)) // WORTH_ANOTHER_LANE
+        return min(self.lanes, max(LANES, enough_for))
+
     def take(self) -> list[Member[W]]:
         """Occupy a lane with the next batch; return nothing, and occupy nothing, where nothing can be sent now.
 
         Claims and completions go together, as one statement does both: one round trip and one commit. All other writes
         of owners are a kind of their own, for which nobody else shall wait.
         """
-        if len(self._under_way_by_lane) >= self.lanes:
+        if len(self._under_way_by_lane) >= self._worthwhile_lanes:
             return []
         batch = self._alone_next() or self._longer()
         if batch:
@@ -191,7 +209,7 @@ class Gathering(Generic[W]):
 
     def _share(self, waiting: int) -> int:
         if self._is_shared_out:
-            waiting = min(waiting, -(-(waiting + sum(self._under_way_by_lane)) // self.lanes))
+            waiting = min(waiting, -(-(waiting + sum(self._under_way_by_lane)) // self._worthwhile_lanes))
         return min(waiting, self._largest_batch)
 
     def _picked(self, queue: deque[Member[W]], wanted: int) -> list[Member[W]]:

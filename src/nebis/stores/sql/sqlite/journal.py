@@ -9,8 +9,8 @@ import sqlite3
 from enum import StrEnum
 
 _CHANGES_PER_CHECKPOINT = 30_000
-"""Rows changed by one process before it checkpoints, three for each key: some eighty megabytes of log. Pages that change
-often are copied once for all of them, and the disk is waited for once."""
+"""Rows changed by one process before it checkpoints, three for each key: some sixty megabytes of log. Pages that change
+often are copied once for all, and the disk is waited for once."""
 
 _CHANGES_PER_COMMIT = 10
 """What a commit counts for besides its rows: it writes whole pages, however few rows are new on them."""
