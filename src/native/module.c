@@ -5,6 +5,7 @@
 static PyMethodDef functions[] = {
     {"json_form", (PyCFunction)(void (*)(void))json_form, METH_FASTCALL, "Give the canonical form of plain JSON."},
     {"go_on", (PyCFunction)(void (*)(void))go_on, METH_FASTCALL | METH_KEYWORDS, "Let a flow go on until it waits."},
+    {"plain_array", (PyCFunction)(void (*)(void))plain_array, METH_FASTCALL, "Pack a column of plain values."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -33,6 +33,8 @@ PyObject *json_form(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 PyObject *go_on(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 
+PyObject *plain_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 /* A signature (HMAC-SHA-256) whose message is begun. */
 typedef struct {
     PyObject_HEAD
