@@ -97,7 +97,7 @@ async def serve() -> None:
         if order["case"] == "replay" and port not in known:
             known[port] = [str(uuid.uuid4()) for _ in range(REPLAYED_KEYS)]
             await _load(port, iter(known[port]), callers=16, seconds=60)
-        keys = keys_for(order["case"], known.get(port, ()))
+        keys = keys_for(order["case"], known.get(port, ()), seconds=seconds)
         say(await answered(_load(port, keys, callers=callers, seconds=seconds)))
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from benchmarks.contender import FRESH_KEYS, AsyncCall, BlockingCall
 
 REPLAYED_KEYS = 256
+_MOST_PER_SECOND = 100_000
 _SPREAD = 0x9E3779B97F4A7C15
 """Odd, so that no two numbers below 2**60 come to the same, and neighbours come far from each other."""
 
@@ -71,11 +72,12 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
-def keys_for(case: str, known: Sequence[str]) -> Iterator[str]:
+def keys_for(case: str, known: Sequence[str], *, seconds: float) -> Iterator[str]:
     """Give a key per call, to any number of threads: always a new one, or one of those that were completed before.
 
-    New ones are UUIDs, as most clients send, in no order that an index could profit from, and counted instead of drawn:
-    clients make their keys before they ask, and here that would be taken for work of the library.
+    New ones are UUIDs, as most clients send, in no order that an index could profit from. More than anybody needs in so
+    many seconds are made now: clients make their keys before they ask, and later it would be taken for work of the
+    library.
     """
     if case not in FRESH_KEYS:
         return itertools.cycle(known)
@@ -85,7 +87,9 @@ def keys_for(case: str, known: Sequence[str]) -> Iterator[str]:
         spread = f"{number * _SPREAD % 2**60:015x}"
         return f"{spread[:8]}-{spread[8:12]}-4{spread[12:15]}-{end}"
 
-    return map(key, itertools.count())  # A generator could not be asked by two threads at once.
+    made = [key(number) for number in range(math.ceil(seconds * _MOST_PER_SECOND))]
+    # A generator could not be asked by two threads at once.
+    return itertools.chain(made, map(key, itertools.count(len(made))))
 
 
 async def load(call: AsyncCall, keys: Iterator[str], *, callers: int, seconds: float) -> Sample:

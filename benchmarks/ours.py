@@ -1,6 +1,6 @@
 """Nebis on each store and façade, as an application uses it: every default is left as it is."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -38,8 +38,8 @@ def async_facade(
         async def create_payment(command: dict[str, Any]) -> dict[str, Any]:
             return await work.run()
 
-        async def call(key: str) -> object:
-            return await create_payment(key=key, tenant=TENANT, command=COMMAND)
+        def call(key: str) -> Coroutine[Any, Any, object]:
+            return create_payment(key=key, tenant=TENANT, command=COMMAND)
 
         await nebis.open()
         try:

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from argparse import ArgumentParser
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -60,12 +60,11 @@ class Bench:
             self._known = [str(uuid.uuid4()) for _ in range(REPLAYED_KEYS)]
             for first in range(0, REPLAYED_KEYS, _WAVE):
                 await self._all(self._known[first : first + _WAVE])
-        keys = keys_for(case, self._known)
         if (case, callers) not in self._warm:
             # Connections are opened and statements prepared once in the life of a process.
-            await self._load(keys, callers, min(seconds, WARM_UP_SECONDS))
+            await self._load(case, callers, min(seconds, WARM_UP_SECONDS))
             self._warm.add((case, callers))
-        return await self._load(keys, callers, seconds)
+        return await self._load(case, callers, seconds)
 
     async def claims(self, *, seconds: float) -> dict[str, Any]:
         """Measure with one caller how long it takes until the work begins."""
@@ -76,7 +75,8 @@ class Bench:
         tally.end(len(tally.seconds), time.perf_counter() - begun)
         return tally.sample().as_dict()
 
-    async def _load(self, keys: Iterator[str], callers: int, seconds: float) -> dict[str, Any]:
+    async def _load(self, case: str, callers: int, seconds: float) -> dict[str, Any]:
+        keys = keys_for(case, self._known, seconds=seconds)
         if self._contender.uses_threads:
             sample = await asyncio.to_thread(load_threads, self._call, keys, callers=callers, seconds=seconds)
         else:

@@ -25,7 +25,7 @@ Execute: TypeAlias = Callable[[str, Sequence[Any]], Cursor]
 Fetch: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]
 """Does the same and returns all rows."""
 
-WIDTHS: Final = (1, 8, 32)
+WIDTHS: Final = (1, 8, 32, 64)
 """How many rows the list of a text has. A list that is too long is filled up with rows of nothing: no member is without
 an identity, so every statement passes over them."""
 
