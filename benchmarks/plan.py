@@ -23,6 +23,8 @@ class Plan:
     growth_rows: tuple[int, ...]
     """Rows in the tables whose claims are compared with those of an empty one."""
     purge_rows: int
+    purge_seconds: float
+    """How long cycles are measured with the sweep beside them: it needs a second to learn how many records come."""
     storage_cycles: int
     served_gigabytes: int
     """How much PostgreSQL has written before it is measured, so that it uses the files of its log again."""
@@ -50,7 +52,8 @@ QUICK = Plan(
     peer_callers=(64,),
     http_callers=(64,),
     growth_rows=(200_000,),
-    purge_rows=200_000,
+    purge_rows=300_000,
+    purge_seconds=1.0,
     storage_cycles=10_000,
     served_gigabytes=1,
 )
@@ -63,7 +66,8 @@ FULL = Plan(
     peer_callers=(1, 16, 64, 256),
     http_callers=(1, 16, 64, 256),
     growth_rows=(1_000_000, 10_000_000),
-    purge_rows=1_000_000,
+    purge_rows=2_500_000,
+    purge_seconds=3.0,
     storage_cycles=100_000,
     served_gigabytes=4,
 )
@@ -85,6 +89,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--purge-rows", type=int)
+    parser.add_argument("--purge-seconds", type=float)
     parser.add_argument("--storage-cycles", type=int)
     parser.add_argument("--served-gigabytes", type=int)
     for name in ("callers", "replay-callers", "peer-callers", "http-callers", "growth-rows"):

@@ -70,12 +70,13 @@ def purge(plan: Plan, stage: Stage, book: Book) -> None:
     """Compare cycles beside the housekeeping of a table full of what is due with cycles without it."""
     places = stage.places()
     with Child("worker", NAME, places, stage.log) as worker:
-        worker.ask(do="measure", case="cycle", callers=CALLERS, seconds=0.3)
+        # A few: the sweep begins where the table does, and a second goes by for each stride in which nothing is due.
+        worker.ask(do="measure", case="cycle", callers=1, seconds=0.05)
     book.progress(f"purge, filling a table with {plan.purge_rows:,} rows that are due")
     fill(places, plan.purge_rows, _DUE)
     # Opened only now: its own housekeeping begins half a minute later, and must not run in the half without.
     with Child("worker", NAME, places, stage.log) as worker, Child("purger", NAME, places, stage.log) as purger:
-        seconds, kept, aged, cycles = max(plan.seconds, 1.0), [], 0, 0.0
+        seconds, kept, aged, cycles = plan.purge_seconds, [], 0, 0.0
         for turn in range(plan.rounds):
             book.progress(f"purge, round {turn + 1} of {plan.rounds}")
             speeds: dict[bool, dict[str, Any]] = {}

@@ -44,6 +44,7 @@ TINY = Plan(
     http_callers=(),
     growth_rows=(),
     purge_rows=0,
+    purge_seconds=0.1,
     storage_cycles=0,
     served_gigabytes=0,
     only=("cycle", "replay"),
