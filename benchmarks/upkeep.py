@@ -25,6 +25,7 @@ _OWN = {
     "record_id": "(substring(encode(own.identity, 'hex') FOR 12) || substring(md5(i::text) FOR 20))::uuid",
     "nonce": "substring(sha256(convert_to(i::text, 'UTF8')) FOR octet_length(one.nonce))",
     "key": "gen_random_uuid()::text",
+    "fence": "i",
 }
 # What is due where keys come and go: for each record that arrives, one loses its outcome and one tombstone is removed.
 _DUE = {

@@ -12,7 +12,7 @@ from nebis.core.record import State
 from nebis.ports.store import BlockingBackend, Swept
 from nebis.stores import open_blocking
 from nebis.stores.sql import verbs
-from nebis.stores.sql.clockhand import ClockHand
+from nebis.stores.sql.clockhand import ClockHand, Stride
 from nebis.testing.conformance.specimens import RETENTION, START_US, claim, complete
 from tests.stores.sql_backends import sqlite_url
 from tests.stores.test_plans import FILLING
@@ -25,9 +25,9 @@ def swept(hand: ClockHand, places: int, first_place: int = 0) -> list[int]:
     """Return the places of one round that finds little."""
     seen: list[int] = []
     while True:
-        first, end = hand.next_stride(first_place)
-        seen.extend(range(first, min(end, places)))
-        if hand.passed(end, places):
+        stride = hand.next_stride(first_place)
+        seen.extend(range(stride.first, min(stride.end, places)))
+        if hand.passed(stride.end, places):
             return seen
 
 
@@ -46,8 +46,43 @@ def test_it_is_known_how_many_strides_a_round_takes(places: int, strides: int) -
 
 def test_a_stride_that_found_enough_goes_on_where_it_stopped() -> None:
     hand = ClockHand(STRIDE)
-    hand.stopped(7)
-    assert hand.next_stride() == (7, 7 + STRIDE)
+    hand.stopped(7, places=100)
+    assert hand.next_stride() == Stride(7, 7 + STRIDE, turn=0, turns=1)
+
+
+def turns_of(hand: ClockHand, places: int) -> list[tuple[int, int]]:
+    """Return which turn was taken at which place in one round that finds little."""
+    taken: list[tuple[int, int]] = []
+    while True:
+        stride = hand.next_stride()
+        taken.append((stride.first, stride.turn))
+        if hand.passed(stride.end, places):
+            return taken
+
+
+def test_each_part_of_a_table_has_all_its_turns_before_the_next_one() -> None:
+    hand = ClockHand(STRIDE, turns=3)
+    turns_of(hand, 2 * STRIDE)
+    for _ in range(2):
+        assert hand.is_at_start
+        assert turns_of(hand, 2 * STRIDE) == [(place, turn) for place in (0, STRIDE) for turn in (0, 1, 2)]
+
+
+def test_a_table_of_one_stride_has_one_turn_until_it_grows() -> None:
+    hand = ClockHand(STRIDE, turns=3)
+    assert (turns_of(hand, STRIDE), hand.strides(STRIDE)) == ([(0, 0)], 1)
+    assert turns_of(hand, STRIDE + 1) == [(0, 0), (STRIDE, 0), (STRIDE, 1), (STRIDE, 2)]
+    assert (len(turns_of(hand, STRIDE)), hand.strides(STRIDE + 1)) == (3, 6)
+    assert turns_of(hand, STRIDE) == [(0, 0)]
+
+
+def test_a_turn_that_found_enough_goes_on_where_it_stopped_and_holds_up_no_other() -> None:
+    hand = ClockHand(STRIDE, turns=2)
+    hand.stopped(7, places=100)
+    hand.stopped(9, places=100)
+    assert hand.next_stride() == Stride(7, 7 + STRIDE, turn=1, turns=2)
+    hand.passed(7 + STRIDE, places=100)
+    assert hand.next_stride() == Stride(9, 9 + STRIDE, turn=0, turns=2)
 
 
 def test_a_round_begins_where_the_table_does() -> None:
@@ -92,9 +127,32 @@ def test_a_real_table_of_many_strides_is_swept_to_the_last_record(backend: Block
     found = backend.sessions.run(backend.store.count(now=FAR_US))
     backend.sessions.close()
 
-    assert len(strides) == strides[0].strides > 5
+    # The first one takes all its turns at once: only its answer tells how long the table is.
+    assert len(strides) == strides[0].strides - 2 > 5
     assert sum(each.aged for each in strides) == 2995
     assert sum(found.by_state.values()) == 5
+
+
+def test_tombstones_find_room_beside_what_they_replace(backend: BlockingBackend, postgres_url: str) -> None:
+    """All but those of the first stride; the table grows by a quarter where each makes all of its own at once."""
+    when_outcomes_are_over = 4_500_000_000_000_000
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("VACUUM FULL nebis_record")
+        before = _blocks(connection)
+        while not backend.sessions.run(backend.store.sweep(limit=1000, now=when_outcomes_are_over)).ends_round:
+            continue
+        after = _blocks(connection)
+        found = backend.sessions.run(backend.store.count(now=when_outcomes_are_over))
+    backend.sessions.close()
+
+    assert found.by_state[State.EXPIRED] == 2995
+    assert after - before < STRIDE
+
+
+def _blocks(connection: psycopg.Connection[tuple[object, ...]]) -> int:
+    row = connection.execute("SELECT pg_relation_size('nebis_record') / current_setting('block_size')::int").fetchone()
+    assert row is not None
+    return int(str(row[0]))
 
 
 def test_a_stride_that_is_stopped_by_its_limit_goes_on_in_the_same_block(backend: BlockingBackend) -> None:

@@ -9,6 +9,7 @@ from nebis.ports.store import Swept
 from nebis.runtime.sweeping import (
     AGED_PER_ARRIVAL,
     LEAST_REST,
+    MANY_RECORDS,
     ONCE_RECORDS,
     ONCE_STRIDES,
     QUIET_RECORDS_PER_SECOND,
@@ -37,7 +38,7 @@ def test_a_round_that_is_over_has_no_next_stride() -> None:
 
 
 def test_where_little_is_due_a_stride_is_taken_each_second() -> None:
-    assert rest(Sweeper(), aged=STRIDE_RECORDS - 1) == pytest.approx(STRIDE_SECONDS - TOOK)
+    assert rest(Sweeper(), aged=MANY_RECORDS - 1) == pytest.approx(STRIDE_SECONDS - TOOK)
 
 
 def test_the_largest_store_is_gone_through_in_time_all_the_same() -> None:
@@ -49,6 +50,10 @@ def test_a_backlog_is_worked_off_slowly_where_nothing_comes() -> None:
     sweeper = Sweeper()
     for at in (0.0, SAMPLE_SECONDS):
         assert rest(sweeper, fence=1, at=at) + TOOK == pytest.approx(STRIDE_RECORDS / QUIET_RECORDS_PER_SECOND)
+
+
+def test_a_stride_with_fewer_records_as_they_are_large_is_followed_by_a_shorter_rest() -> None:
+    assert rest(Sweeper(), aged=MANY_RECORDS) + TOOK == pytest.approx(MANY_RECORDS / QUIET_RECORDS_PER_SECOND)
 
 
 @pytest.mark.parametrize("arrivals", [1_000, 5_000, 50_000])

@@ -11,6 +11,10 @@ STRIDE_RECORDS = 800
 """At most so many records age at once: less than ten milliseconds of one processor, and as long are they locked.
 Of half as many, each would cost a sixth more."""
 
+MANY_RECORDS = STRIDE_RECORDS // 4
+"""From so many on a stride is worth what it costs to look at its part of the table. Of large records there are fewer in
+any part, even where all of them are due."""
+
 QUIET_RECORDS_PER_SECOND = 1000.0
 """However little comes: a backlog of a million is gone in a quarter of an hour, for a few percent of one processor."""
 
@@ -55,7 +59,7 @@ class Sweeper:
         if swept.ends_round:
             return None
         took = ended_at - began_at
-        if swept.aged < STRIDE_RECORDS:
+        if swept.aged < MANY_RECORDS:
             whole = min(STRIDE_SECONDS, ROUND_SECONDS / swept.strides)
         else:
             whole = swept.aged / max(QUIET_RECORDS_PER_SECOND, AGED_PER_ARRIVAL * self._arrivals_per_second)

@@ -26,10 +26,10 @@ class SqlAgeing:
 
     def _sweep_blocks(self, statement: Statement, limit: int, now: int | None) -> Flow[Swept]:
         """Do everything in one statement, which is one trip and one commit."""
-        first, end = self._hand.next_stride()
-        part: dict[str, object] = {"limit": limit, "now": now, "first": first, "end": end}
+        stride = self._hand.next_stride()
+        part: dict[str, object] = {"limit": limit, "now": now, **stride._asdict()}
         [(aged, stopped_at, blocks, fence)] = yield from Query(statement, part, alone=self._statements.sweep_alone)
-        return self._swept(aged, stopped_at, end, blocks, fence)
+        return self._swept(aged, stopped_at, stride.end, blocks, fence)
 
     def _sweep_rows(self, limit: int, now: int | None) -> Flow[Swept]:
         """Do the same in some statements that nobody else writes between."""
@@ -39,7 +39,7 @@ class SqlAgeing:
         assert statements.expire is not None
         assert statements.drop_effects is not None
         [(lowest, highest, fence)] = yield from Query(statements.ends)
-        first, end = self._hand.next_stride(lowest or 0)
+        first, end, *_ = self._hand.next_stride(lowest or 0)
         part: dict[str, object] = {"now": now, "first": first, "end": end}
         removed = yield from Query(statements.remove, {**part, "limit": limit})
         expired = yield from Query(statements.expire, {**part, "limit": limit - len(removed)})
@@ -54,7 +54,7 @@ class SqlAgeing:
         if stopped_at is None:
             ends_round = self._hand.passed(end, places)
         else:
-            self._hand.stopped(stopped_at)
+            self._hand.stopped(stopped_at, places)
         return Swept(aged, self._hand.strides(places), ends_round, fence)
 
     def _forget_the_rest(self, shared: dict[str, object]) -> Flow[None]:

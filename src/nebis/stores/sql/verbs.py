@@ -25,7 +25,7 @@ from nebis.stores.sql.ageing import SqlAgeing
 from nebis.stores.sql.asks import Begin, Commit, Query, Rollback, Statement, in_transaction
 from nebis.stores.sql.at_once import at_once
 from nebis.stores.sql.batch import Batch
-from nebis.stores.sql.clockhand import STRIDE_BLOCKS, STRIDE_ROWS, ClockHand
+from nebis.stores.sql.clockhand import STRIDE_BLOCKS, STRIDE_ROWS, TURNS_OF_BLOCKS, ClockHand
 from nebis.stores.sql.dialect import Dialect
 from nebis.stores.sql.exchanging import Exchange, exchange_one, is_exchange
 from nebis.stores.sql.inbox import SqlInbox
@@ -48,7 +48,11 @@ class SqlStore(SqlAgeing, SqlInbox, SqlVelocity):
         self._dialect = dialect
         self._capabilities = capabilities
         self._seen = SeenEnds()
-        self._hand = ClockHand(STRIDE_ROWS if dialect.statements.sweep is None else STRIDE_BLOCKS)
+        self._hand = (
+            ClockHand(STRIDE_ROWS)
+            if dialect.statements.sweep is None
+            else ClockHand(STRIDE_BLOCKS, turns=TURNS_OF_BLOCKS)
+        )
         self.outbox = SqlOutbox(dialect, self.apply, self._write_audit)
 
     @property

@@ -538,8 +538,9 @@ SELECT pg_notify('nebis', encode(member.identity, 'hex'))::text
 FROM unnest(:identity::bytea[]) AS member (identity);
 
 -- fragment: is_ahead
--- In the blocks that are looked at: from the first one on, and before the end.
+-- In the blocks that are looked at, from the first one on and before the end, and one of those whose turn it is.
 record.ctid >= format('(%s,0)', :first::bigint)::tid
+AND record.fence % :turns::bigint = :turn::bigint
 
 -- fragment: end_place
 format('(%s,0)', :end::bigint)::tid
