@@ -20,6 +20,7 @@ from nebis.stores.sql.postgres.settings import Settings
 from tests.engines.binaries import find_binaries
 from tests.engines.postgres import PostgresServer
 from tests.engines.proxy import FaultProxy
+from tests.engines.tls import TlsFront
 from tests.stores.postgres_ways import ask, async_access, execute, statement
 
 ECHO = "SELECT $1::bigint, pg_sleep($2::bigint / 1000.0)::text IS NULL"
@@ -363,3 +364,15 @@ def test_each_event_loop_has_its_own(postgres_url: str) -> None:
         assert one.run(scenario()) == first
         one.run(sessions.close())
         two.run(sessions.close())
+
+
+def test_batches_share_a_connection_that_is_encrypted(postgres_url: str) -> None:
+    async def scenario(sessions: AsyncSessions) -> None:
+        [(_, shared)] = await sessions.run_unshielded(brief(1, 2))
+        long = list(range(20_000))
+        answers = await together(*(sessions.run_unshielded(brief(number, *long)) for number in range(5)))
+        assert answers == [[([number, *long], shared)] for number in range(5)]
+
+    with TlsFront(postgres_url) as front:
+        on_sessions(front.url, scenario)
+        assert front.connections > 0
