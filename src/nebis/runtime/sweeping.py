@@ -11,9 +11,9 @@ STRIDE_RECORDS = 800
 """At most so many records age at once: less than ten milliseconds of one processor, and as long are they locked.
 Of half as many, each would cost a sixth more."""
 
-MANY_RECORDS = STRIDE_RECORDS // 4
-"""From so many on a stride is worth what it costs to look at its part of the table. Of large records there are fewer in
-any part, even where all of them are due."""
+MANY_RECORDS = 64
+"""From so many on a stride is worth what it costs to look at its part of the table, a few percent of one processor
+where little comes. Of large records, and in a table with gaps, there are fewer in any part even if all are due."""
 
 QUIET_RECORDS_PER_SECOND = 1000.0
 """However little comes: a backlog of a million is gone in a quarter of an hour, for a few percent of one processor."""

@@ -10,7 +10,7 @@ STRIDE_BLOCKS: Final = 256
 TURNS_OF_BLOCKS: Final = 3
 """Of PostgreSQL: so often a round comes by each block, and each time every third record is looked at. A tombstone finds
 room beside what it replaces only if few others are made there at once, and then no index has to hear of it: with one
-turn a tenth of them do, with two three quarters, with three all."""
+turn a quarter of them do, with two three quarters, with three nine tenths."""
 
 STRIDE_ROWS: Final = 4096
 """Of SQLite, whose rows are numbered: as many records as above."""
