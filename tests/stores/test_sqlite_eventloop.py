@@ -357,13 +357,20 @@ def test_a_write_that_finds_a_key_taken_is_done_in_the_usual_way(
     assert performed == [("BoundWrite", False), ("Begin", True), ("Query", True), ("Query", True), ("Commit", False)]
 
 
-def test_a_write_that_is_cancelled_before_its_turn_is_not_performed(tmp_path: Path) -> None:
+def test_a_write_that_is_cancelled_before_its_turn_is_not_performed(
+    tmp_path: Path, performed: list[tuple[str, bool]]
+) -> None:
     async def scenario(backend: AsyncBackend) -> list[bool]:
+        performed.clear()
         other = sqlite3.connect(tmp_path / "nebis.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         first, second, third, fourth = (
             asyncio.ensure_future(batch(backend, *(f"{lane} {key}" for key in MANY))) for lane in "abcd"
         )
+        for _ in range(10_000):
+            if performed:
+                break
+            await asyncio.sleep(0.001)
         # The thread waits for the file with it: it goes on to its end.
         first.cancel()
         second.cancel()
